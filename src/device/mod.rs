@@ -1,0 +1,174 @@
+//! A **device** runs a candidate's launches: a GPU through a worker process, or the simulator.
+//! It knows launches and buffers; it never sees expected outputs, tolerances, trees or rewards.
+
+use std::sync::Arc;
+
+use crate::ptx::ir::Module;
+use crate::source::{DType, LaunchPlan};
+use crate::units::{Bytes, Flops, Nanos};
+use crate::verdict::{Diagnosis, Diagnostic};
+
+/// The seam: `cuda` and `sim`.
+pub trait Device: Send + Sync {
+    /// The GPU this stands for: `NVIDIA H200`.
+    fn gpu(&self) -> &Gpu;
+
+    /// Runs the launches once and hands back every output; full checks.
+    fn execute(&self, job: &Job<'_>) -> Result<Execution, RigError>;
+
+    /// How long one call takes, measured or estimated (the value says which).
+    fn time(&self, job: &Job<'_>) -> Result<Timed, RigError>;
+}
+
+/// Facts of a GPU that launches, limits and cost models need.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gpu {
+    /// As the driver names it.
+    pub name: String,
+    /// `sm_90a`.
+    pub arch: crate::units::SmArch,
+    /// Streaming multiprocessors.
+    pub sm_count: u32,
+    /// Highest SM clock, MHz.
+    pub sm_clock_mhz: f64,
+    /// Theoretical device-memory bandwidth, bytes per second.
+    pub memory_bandwidth: f64,
+    /// L2 size.
+    pub l2: Bytes,
+    /// Largest dynamic shared memory of a block.
+    pub smem_per_block: Bytes,
+    /// Shared memory of an SM.
+    pub smem_per_sm: Bytes,
+    /// 32-bit registers of an SM.
+    pub registers_per_sm: u32,
+    /// Threads an SM holds.
+    pub threads_per_sm: u32,
+    /// Blocks an SM holds.
+    pub blocks_per_sm: u32,
+    /// fp32 fused multiply-adds per SM and cycle.
+    pub fp32_fma_per_cycle: u32,
+    /// Dense bf16 tensor operations (FMA = 2) per SM and cycle.
+    pub tensor_bf16_flops_per_cycle: u32,
+}
+
+/// What to run.
+#[derive(Clone, Copy)]
+pub struct Job<'a> {
+    /// The parsed rendering: what the simulator runs.
+    pub module: &'a Module,
+    /// What ptxas made of it: what a GPU runs. `None` only where no assembler was asked.
+    pub cubin: Option<&'a [u8]>,
+    /// Registers per thread by entry, from ptxas; the occupancy of the cost model needs it.
+    pub registers: &'a [(String, u32)],
+    /// Launches and scratch memory.
+    pub plan: &'a LaunchPlan,
+    /// The task's buffers.
+    pub buffers: &'a [Buffer],
+}
+
+/// One of the task's buffers.
+#[derive(Clone)]
+pub struct Buffer {
+    /// The parameter's name.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Size.
+    pub bytes: Bytes,
+    /// Kernels may write it.
+    pub writable: bool,
+    /// What it holds before the launch.
+    pub contents: Contents,
+}
+
+/// Fills `out` with the buffer's bytes from the byte offset given: a pure function, so a large buffer
+/// need never exist as a whole.
+pub type Generator = Arc<dyn Fn(u64, &mut [u8]) + Send + Sync>;
+
+/// What a buffer holds before the launch.
+#[derive(Clone)]
+pub enum Contents {
+    /// These bytes.
+    Bytes(Arc<[u8]>),
+    /// This byte throughout: poison.
+    Fill(u8),
+    /// Made where it is read.
+    Generated(Generator),
+}
+
+/// How a run went.
+#[derive(Clone, Debug)]
+pub struct Execution {
+    /// How it ended.
+    pub ended: Ended,
+    /// Every writable buffer's bytes afterwards, by name; empty unless it completed.
+    pub outputs: Vec<(String, Vec<u8>)>,
+    /// Read-only buffers that changed, and guard zones that were hit, in words.
+    pub violations: Vec<String>,
+    /// Findings that do not end a run: races, uninitialised reads.
+    pub findings: Vec<Diagnostic>,
+    /// Floating-point work executed, where the device counts.
+    pub flops: Option<Vec<(String, Flops)>>,
+    /// Executions by full mnemonic, where the device counts.
+    pub executed: Option<Vec<(String, u64)>>,
+}
+
+/// How a run ended. Lines in diagnostics are those of the rendering; the pipeline maps them to the source.
+#[derive(Clone, Debug)]
+pub enum Ended {
+    /// All launches ran.
+    Completed,
+    /// A fault.
+    Faulted(Vec<Diagnostic>),
+    /// Out of time or instructions, or deadlocked.
+    Hung(Vec<Diagnostic>),
+}
+
+/// A time and, where the device profiles as it runs, a diagnosis.
+#[derive(Clone, Debug)]
+pub struct Timed {
+    /// The time.
+    pub time: crate::verdict::Time,
+    /// What limits the kernel (lines of the rendering).
+    pub diagnosis: Option<Diagnosis>,
+    /// Least possible time by the device's own ceilings, for the audit: (bytes ÷ bandwidth, FLOPs ÷ peak).
+    pub floor: Option<Nanos>,
+}
+
+/// The rig broke: not the candidate's fault.
+#[derive(Debug, thiserror::Error)]
+pub enum RigError {
+    /// The device or its worker is gone.
+    #[error("device {device}: {message}")]
+    Device {
+        /// Which.
+        device: String,
+        /// What happened, with the child's stderr where there is one.
+        message: String,
+    },
+    /// A tool could not be run.
+    #[error("{tool}: {message}")]
+    Tool {
+        /// `ptxas`.
+        tool: String,
+        /// What happened and what to do.
+        message: String,
+    },
+    /// The reference could not be computed.
+    #[error("reference of task {task}: {message}")]
+    Reference {
+        /// Which task.
+        task: String,
+        /// What happened.
+        message: String,
+    },
+    /// Files.
+    #[error("{context}: {source}")]
+    Io {
+        /// What was being done, with the path.
+        context: String,
+        /// The system's word.
+        source: std::io::Error,
+    },
+}

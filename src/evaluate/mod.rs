@@ -1,0 +1,25 @@
+//! An **evaluator** turns a source and a setting into a verdict. `Pipeline` renders, assembles, verifies,
+//! times and audits; `Recorded` looks up what an earlier run measured. Neither sees the tree or the reward.
+
+use crate::device::RigError;
+use crate::source::{Point, Source};
+use crate::units::Digest;
+use crate::verdict::Verdict;
+
+/// The seam.
+pub trait Evaluator: Send + Sync {
+    /// Judges one setting of a source.
+    fn evaluate(&self, source: &Source, point: &Point) -> Result<Evaluation, RigError>;
+
+    /// Whether the same question always gets the same answer.
+    fn deterministic(&self) -> bool;
+}
+
+/// A verdict and what it is about.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Evaluation {
+    /// The candidate's id, where there was one to hash.
+    pub candidate: Option<Digest>,
+    /// What became of it.
+    pub verdict: Verdict,
+}

@@ -1,0 +1,10 @@
+//! warptree finds the fastest GPU kernel for a task by tree search over NVIDIA PTX.
+
+pub mod device;
+pub mod evaluate;
+pub mod propose;
+pub mod ptx;
+pub mod source;
+pub mod task;
+pub mod units;
+pub mod verdict;

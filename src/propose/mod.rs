@@ -1,0 +1,57 @@
+//! A **proposer** gives a node of the search graph a new child: a mechanical rewrite or a model's edit.
+//! It sees the source and **feedback**; never samples, seeds, inputs or expected outputs.
+
+use std::sync::Arc;
+
+use crate::source::{Setting, Source};
+use crate::task::Task;
+use crate::verdict::Verdict;
+
+/// The seam.
+pub trait Proposer: Send + Sync {
+    /// `rewrites`, `model`: as events and reports name it.
+    fn name(&self) -> &str;
+
+    /// Answers one request. `Ok(vec![])` means it has nothing (more) to propose here.
+    fn propose(&self, request: &ProposalRequest<'_>) -> Result<Vec<Proposal>, ProposeError>;
+}
+
+/// What a proposer may know.
+pub struct ProposalRequest<'a> {
+    /// The task.
+    pub task: &'a Task,
+    /// The node's source.
+    pub source: &'a Arc<Source>,
+    /// The setting the feedback is about: the node's best, else the last tried.
+    pub setting: Option<Setting>,
+    /// What became of that setting.
+    pub feedback: Option<&'a Verdict>,
+    /// What was tried on this node before and how it ended, oldest first: (edit, outcome).
+    pub history: &'a [(String, String)],
+    /// Counts requests of this proposer on this node from 0: a rewriter's turn, a model's attempt.
+    pub attempt: u32,
+}
+
+/// A proposed child.
+#[derive(Clone, Debug)]
+pub struct Proposal {
+    /// In one line, for the story: `register cap`, `model: double-buffer the A tile`.
+    pub label: String,
+    /// The child's source text; equal to the parent's where only a setting is suggested.
+    pub text: Arc<str>,
+    /// Settings to try first.
+    pub settings: Vec<Setting>,
+    /// What the proposer said, stored with the edge.
+    pub rationale: Option<String>,
+}
+
+/// Why there is no proposal.
+#[derive(Debug, thiserror::Error)]
+pub enum ProposeError {
+    /// The reply could not be used; the message goes into the next prompt.
+    #[error("{0}")]
+    Unusable(String),
+    /// The proposer is out of service; the search goes on without it.
+    #[error("{0}")]
+    Unavailable(String),
+}

@@ -1,0 +1,4 @@
+//! PTX text: lexing, parsing, printing, canonical form, checks and edits. Pure functions over text.
+//! ptxas decides what is valid; this module decides what is *the same*, what is dangerous, and where.
+
+pub mod ir;

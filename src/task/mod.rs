@@ -1,0 +1,249 @@
+//! A **task** says what to compute and what counts as right: `tasks/<name>/task.toml` and `seed.ptx`.
+//! It never says how. Files are read by `load`; everything else here is pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::source::DType;
+use crate::units::{Digest, SmArch};
+
+/// A loaded and checked task.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// Folder name: `reduce_sum`.
+    pub name: String,
+    /// One line for people and prompts.
+    pub title: String,
+    /// Class of the task, for suite totals only.
+    pub level: Level,
+    /// What the arithmetic may do.
+    pub math: MathMode,
+    /// In the order of the reference's signature; launches pick from them by name.
+    pub params: Vec<Param>,
+    /// Declared problem sizes.
+    pub sizes: Vec<Size>,
+    /// Input distributions to verify with; the first is the one that is timed.
+    pub cases: Vec<InputCase>,
+    /// What computes the expected outputs.
+    pub reference: Reference,
+    /// How far an output may be from them, per output parameter.
+    pub tolerances: BTreeMap<String, Tolerance>,
+    /// Outputs that may differ between repeats, within tolerance (atomics).
+    pub nondeterministic: Vec<String>,
+    /// Work, as expressions over the size's names.
+    pub cost: Cost,
+    /// Instructions that must do the work, by architecture; absent or empty: none required.
+    pub targets: BTreeMap<SmArch, Vec<TargetInstruction>>,
+    /// What PTX a candidate may contain.
+    pub policy: PtxPolicy,
+    /// What to be faster than.
+    pub baselines: Vec<Baseline>,
+    /// The honest, simple kernel every search starts from: a source text.
+    pub seed: Arc<str>,
+    /// Sources worth starting from besides the seed: `search_spaces/<task>/<name>.ptx`.
+    pub spaces: Vec<SpaceFile>,
+    /// Hash over everything above, files included.
+    pub digest: Digest,
+}
+
+/// A file under `search_spaces/<task>/`.
+#[derive(Clone, Debug)]
+pub struct SpaceFile {
+    /// File name without `.ptx`.
+    pub name: String,
+    /// Its text.
+    pub text: Arc<str>,
+}
+
+/// PTXBench-style class of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Level {
+    /// Logic.
+    L1,
+    /// Resources and scheduling.
+    L2,
+    /// Instruction choice.
+    L3,
+}
+
+/// What the arithmetic may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MathMode {
+    /// The declared precision throughout: no tf32, no approximate functions, denormals kept.
+    Ieee,
+    /// Approximate functions and flushed denormals are fine within the tolerance.
+    Fast,
+}
+
+/// A parameter of the operation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Param {
+    /// As launches and references name it.
+    pub name: String,
+    /// Input, output or scalar.
+    pub role: Role,
+    /// Element type.
+    pub dtype: DType,
+    /// Dimensions, outermost first, as expressions over the size's names. Empty for scalars.
+    #[serde(default)]
+    pub shape: Vec<String>,
+    /// A scalar's value, as an expression over the size's names.
+    #[serde(default)]
+    pub value: Option<String>,
+}
+
+/// What a parameter is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Read only: it must be unchanged afterwards.
+    Input,
+    /// Written in full: it arrives poisoned.
+    Output,
+    /// A number passed by value.
+    Scalar,
+}
+
+/// A declared problem size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Size {
+    /// What it is for.
+    pub purpose: Purpose,
+    /// `{"n": 65536}`.
+    pub dims: BTreeMap<String, i64>,
+}
+
+/// What a size is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// Small enough for the simulator; correctness.
+    Smoke,
+    /// Awkward: one element, off a tile, a prime; correctness only.
+    Edge,
+    /// The size that is timed. The first one is the headline.
+    Bench,
+}
+
+/// How inputs are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InputCase {
+    /// N(0, 1).
+    Normal,
+    /// N(0, 1) plus N(0, 100) with probability 0.001.
+    Spiky,
+    /// Small integers such that every partial sum is exact: the answer is bit-exact.
+    Integers,
+    /// N(0, 1) scaled by 1e4.
+    Large,
+    /// N(0, 1) scaled by 1e-4.
+    Small,
+    /// NaN, infinities, −0 and subnormals strewn over N(0, 1).
+    Special,
+}
+
+/// What computes the expected outputs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reference {
+    /// A float64 reference of this crate, by name.
+    Builtin(String),
+    /// A trusted source (PTX with `//@` launches) in the task's folder: its file name.
+    Kernel(String),
+    /// An external command in the task's folder: it reads `<param>.npy` and `sizes.json` in its working
+    /// directory and writes `<output>.npy` (float64).
+    Command(Vec<String>),
+}
+
+/// How far an output may be from its reference.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Tolerance {
+    /// Bit for bit (moves, integers).
+    Exact,
+    /// A sum or dot product of `length` terms:
+    /// |ŷ − y| ≤ 4·u_acc·√length·max(|y|, √Σ a²b²) + u_out·|y|.
+    Dot {
+        /// An expression over the size's names.
+        length: String,
+        /// Precision of the accumulator.
+        accumulate: DType,
+    },
+    /// |ŷ − y| ≤ ulps·u_out·|y| + absolute.
+    Pointwise {
+        /// Units in the last place of the output type.
+        ulps: f64,
+        /// Absolute slack.
+        absolute: f64,
+    },
+    /// ‖ŷ − y‖ ≤ relative·‖y‖ over the whole output.
+    Norm {
+        /// Relative error of norms.
+        relative: f64,
+    },
+}
+
+/// Work of one call, as expressions over the size's names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cost {
+    /// Nominal floating-point operations.
+    pub flops: String,
+    /// A lower bound for any honest algorithm.
+    pub flops_min: String,
+    /// Bytes that must cross device memory: each input read once, each output written once.
+    pub bytes: String,
+}
+
+/// An instruction that must carry the work.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TargetInstruction {
+    /// Mnemonic prefix: `wgmma.mma_async`, `cp.async.bulk.tensor`.
+    pub mnemonic: String,
+    /// Least executions, as an expression over the size's names.
+    pub at_least: Option<String>,
+}
+
+/// What PTX a candidate may contain. Prefixes of mnemonics; `deny` beats `allow`; empty `allow` allows all.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PtxPolicy {
+    /// Allowed mnemonic prefixes.
+    pub allow: Vec<String>,
+    /// Denied mnemonic prefixes.
+    pub deny: Vec<String>,
+    /// Why, told to the proposer.
+    pub reason: String,
+}
+
+/// A baseline to measure where its provider is present.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Baseline {
+    /// Shown in reports: `torch.sum`.
+    pub name: String,
+    /// Which provider runs it.
+    pub provider: Provider,
+    /// What the provider is told: an operation's name, an expression, a file.
+    pub operation: String,
+}
+
+/// Who can run a baseline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Provider {
+    /// cuBLASLt through the driver.
+    Cublaslt,
+    /// PyTorch in a Python process.
+    Torch,
+    /// PTX in the task's folder.
+    Kernel,
+    /// CUDA C in the task's folder, through NVRTC.
+    Cuda,
+}

@@ -1,0 +1,87 @@
+//! What limits a kernel, with evidence and place. The same type whether the simulator or ncu filled it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Bytes, Flops};
+
+/// A profile boiled down to what a proposer can act on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Diagnosis {
+    /// Who says so: `simulator` or `ncu 2025.3.1`.
+    pub source: String,
+    /// The one thing that limits it most.
+    pub bottleneck: Bottleneck,
+    /// Facts behind it, the strongest first.
+    pub evidence: Vec<Evidence>,
+    /// Shares of warp latency, largest first.
+    pub stalls: Vec<Stall>,
+    /// Warps per SM and what caps them.
+    pub occupancy: Option<Occupancy>,
+    /// Floating-point work executed, by the unit that did it (`fp32`, `fp16`, `fp64`, `tensor bf16`).
+    pub flops: Vec<(String, Flops)>,
+    /// Bytes moved to and from device memory.
+    pub dram: Option<Bytes>,
+    /// Executions per target instruction the task asked for.
+    pub target_instructions: Vec<(String, u64)>,
+}
+
+/// What limits a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bottleneck {
+    /// Device-memory bandwidth: near its limit.
+    MemoryBandwidth,
+    /// Too few bytes in flight to cover memory latency.
+    MemoryLatency,
+    /// Scattered or misaligned global accesses waste sectors.
+    Uncoalesced,
+    /// Shared-memory bandwidth or conflicts.
+    SharedMemory,
+    /// Issue slots.
+    Issue,
+    /// An arithmetic pipe.
+    Compute,
+    /// Tensor cores.
+    Tensor,
+    /// Barriers and other waits between warps.
+    Synchronisation,
+    /// Atomics on few addresses.
+    Atomics,
+    /// The grid leaves SMs idle (less than a wave, or a long tail).
+    Occupancy,
+    /// Spilled registers.
+    Spills,
+    /// Launch overhead.
+    Launch,
+}
+
+/// A fact.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// A sentence with its number: "shared loads conflict 8-way".
+    pub text: String,
+    /// 1-based line in the source, where known.
+    pub line: Option<u32>,
+    /// What usually helps.
+    pub advice: Option<String>,
+}
+
+/// A stall reason.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stall {
+    /// As ncu names it: `long_scoreboard`.
+    pub reason: String,
+    /// Share of warp latency, 0 to 1.
+    pub share: f64,
+}
+
+/// Warps per SM.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Occupancy {
+    /// Resident warps per SM.
+    pub warps: u32,
+    /// The most the SM holds.
+    pub of: u32,
+    /// `registers`, `shared memory`, `threads`, `blocks`, `grid`.
+    pub limiter: String,
+}
