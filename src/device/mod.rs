@@ -17,7 +17,7 @@ pub trait Device: Send + Sync {
     fn execute(&self, job: &Job<'_>) -> Result<Execution, RigError>;
 
     /// How long one call takes, measured or estimated (the value says which).
-    fn time(&self, job: &Job<'_>) -> Result<Timed, RigError>;
+    fn time(&self, job: &Job<'_>) -> Result<Timing, RigError>;
 }
 
 /// Facts of a GPU that launches, limits and cost models need.
@@ -123,6 +123,21 @@ pub enum Ended {
     Faulted(Vec<Diagnostic>),
     /// Out of time or instructions, or deadlocked.
     Hung(Vec<Diagnostic>),
+    /// No launch of it fits the device, or its arguments do not fit the entry: which limit, wanted and allowed.
+    Refused(String),
+}
+
+/// How a timing went.
+#[derive(Clone, Debug)]
+pub enum Timing {
+    /// There is a time.
+    Timed(Box<Timed>),
+    /// A call faulted.
+    Faulted(Vec<Diagnostic>),
+    /// A call did not end.
+    Hung(Vec<Diagnostic>),
+    /// No launch of it fits the device.
+    Refused(String),
 }
 
 /// A time and, where the device profiles as it runs, a diagnosis.
@@ -134,6 +149,10 @@ pub struct Timed {
     pub diagnosis: Option<Diagnosis>,
     /// Least possible time by the device's own ceilings, for the audit: (bytes ÷ bandwidth, FLOPs ÷ peak).
     pub floor: Option<Nanos>,
+    /// Outputs of timed calls that differ from those of an untimed call on the same inputs, in words.
+    pub unsteady: Vec<String>,
+    /// How it was timed, in words, for the certificate.
+    pub notes: Vec<String>,
 }
 
 /// The rig broke: not the candidate's fault.
