@@ -2,6 +2,7 @@
 
 pub mod device;
 pub mod evaluate;
+pub mod expr;
 pub mod propose;
 pub mod ptx;
 pub mod source;
