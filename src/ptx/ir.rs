@@ -165,6 +165,10 @@ pub struct Instruction {
     pub modifiers: Vec<String>,
     /// In order.
     pub operands: Vec<Operand>,
+    /// Where each operand stands.
+    pub operand_spans: Vec<Span>,
+    /// `opcode.mod.mod`, without guard and operands.
+    pub mnemonic_span: Span,
     /// From the guard to the `;`.
     pub span: Span,
 }
@@ -198,7 +202,8 @@ pub struct Guard {
 /// An operand.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operand {
-    /// A register, symbol, label or special register (`%tid.x`): what it is, its declaration says.
+    /// A register, symbol, label, special register (`%tid.x`) or vector member (`v.x`): what it is, its
+    /// declaration says.
     Name(String),
     /// `!p`.
     Not(Box<Operand>),
@@ -210,12 +215,19 @@ pub enum Operand {
     Vector(Vec<Operand>),
     /// `[base+offset]`, `[base]`, `[64]`.
     Address(Address),
-    /// `sym+8` outside brackets, `sym[2]`.
+    /// `sym+8` outside brackets.
     Offset {
         /// The symbol.
         base: String,
         /// Bytes.
         offset: i64,
+    },
+    /// `sym[2]`: the address of an array's element.
+    Element {
+        /// The symbol.
+        base: String,
+        /// Elements of the symbol's type.
+        index: i64,
     },
     /// `a|b`, as in `setp … p|q` and `shfl … d|p`.
     Pair(Box<Operand>, Box<Operand>),
@@ -223,7 +235,7 @@ pub enum Operand {
     Tuple(Vec<Operand>),
     /// `_`: the result is dropped.
     Sink,
-    /// Anything else, as written (`mem.x`, `%p & %q`, …).
+    /// Anything else, as written (`%p & %q`, …).
     Verbatim(String),
 }
 
@@ -241,7 +253,7 @@ pub struct Address {
 /// A literal, bit-exact.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Immediate {
-    /// `42`, `-1`, `0x7f`, `0b1`, `077`; a `U` suffix is dropped.
+    /// `42`, `-1`, `0x7f`, `0b1`, `077`, `4*8`; a `U` suffix is dropped.
     Int(i128),
     /// `0f3F800000`: the bits.
     F32(u32),
