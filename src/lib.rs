@@ -7,5 +7,6 @@ pub mod propose;
 pub mod ptx;
 pub mod source;
 pub mod task;
+pub mod toolchain;
 pub mod units;
 pub mod verdict;
