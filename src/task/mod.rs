@@ -1,13 +1,36 @@
 //! A **task** says what to compute and what counts as right: `tasks/<name>/task.toml` and `seed.ptx`.
-//! It never says how. Files are read by `load`; everything else here is pure.
+//! It never says how. `catalogue` reads files, `scaffold` writes them and `reference::command` runs a
+//! process; everything else here is pure.
+//!
+//! A task is a folder:
+//!
+//! ```text
+//! tasks/<name>/task.toml        parameters, sizes, inputs, tolerance, cost
+//! tasks/<name>/seed.ptx         the honest, simple kernel every search starts from
+//! tasks/<name>/mistakes/*.ptx   kernels that must be caught, each saying how (see `mistakes`)
+//! tasks/<name>/*                what a reference or a baseline needs
+//! search_spaces/<name>/*.ptx    sources worth starting from besides the seed
+//! ```
+
+mod catalogue;
+mod error;
+mod file;
+pub mod mistakes;
+pub mod reference;
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::source::DType;
 use crate::units::{Digest, SmArch};
+
+pub use catalogue::Catalogue;
+pub use error::TaskError;
+pub use mistakes::Mistake;
 
 /// A loaded and checked task.
 #[derive(Clone, Debug)]
@@ -44,12 +67,49 @@ pub struct Task {
     pub seed: Arc<str>,
     /// Sources worth starting from besides the seed: `search_spaces/<task>/<name>.ptx`.
     pub spaces: Vec<SpaceFile>,
-    /// Hash over everything above, files included.
+    /// Other files of the folder, by name: what references and baselines name.
+    pub files: BTreeMap<String, Arc<[u8]>>,
+    /// Kernels that must be caught, and how.
+    pub mistakes: Vec<Mistake>,
+    /// Where it was read from.
+    pub origin: Origin,
+    /// Hash over everything that decides a verdict or a search: `task.toml`, seed, spaces, other files.
+    /// Mistakes are not part of it.
     pub digest: Digest,
 }
 
+impl Task {
+    /// The sizes declared for `purpose`, in order.
+    pub fn sizes_for(&self, purpose: Purpose) -> impl Iterator<Item = &Size> {
+        self.sizes
+            .iter()
+            .filter(move |size| size.purpose == purpose)
+    }
+
+    /// The parameter of this name.
+    pub fn param(&self, name: &str) -> Option<&Param> {
+        self.params.iter().find(|param| param.name == name)
+    }
+
+    /// The outputs, in order.
+    pub fn outputs(&self) -> impl Iterator<Item = &Param> {
+        self.params
+            .iter()
+            .filter(|param| param.role == Role::Output)
+    }
+}
+
+/// Where a task was read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The binary itself.
+    Embedded,
+    /// This folder.
+    Folder(PathBuf),
+}
+
 /// A file under `search_spaces/<task>/`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpaceFile {
     /// File name without `.ptx`.
     pub name: String,
@@ -109,12 +169,22 @@ pub enum Role {
 }
 
 /// A declared problem size.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Size {
     /// What it is for.
     pub purpose: Purpose,
     /// `{"n": 65536}`.
     pub dims: BTreeMap<String, i64>,
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.purpose.word())?;
+        for (at, (name, value)) in self.dims.iter().enumerate() {
+            write!(f, "{}{name}={value}", if at == 0 { " " } else { ", " })?;
+        }
+        Ok(())
+    }
 }
 
 /// What a size is for.
@@ -127,6 +197,17 @@ pub enum Purpose {
     Edge,
     /// The size that is timed. The first one is the headline.
     Bench,
+}
+
+impl Purpose {
+    /// As task files write it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Smoke => "smoke",
+            Self::Edge => "edge",
+            Self::Bench => "bench",
+        }
+    }
 }
 
 /// How inputs are drawn.
@@ -147,17 +228,43 @@ pub enum InputCase {
     Special,
 }
 
+impl InputCase {
+    /// As task files write it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::Spiky => "spiky",
+            Self::Integers => "integers",
+            Self::Large => "large",
+            Self::Small => "small",
+            Self::Special => "special",
+        }
+    }
+}
+
 /// What computes the expected outputs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reference {
-    /// A float64 reference of this crate, by name.
-    Builtin(String),
+    /// A float64 reference of this crate.
+    Builtin(Builtin),
     /// A trusted source (PTX with `//@` launches) in the task's folder: its file name.
     Kernel(String),
     /// An external command in the task's folder: it reads `<param>.npy` and `sizes.json` in its working
     /// directory and writes `<output>.npy` (float64).
     Command(Vec<String>),
+}
+
+/// A float64 reference of this crate. It takes the task's inputs and outputs in the order declared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Builtin {
+    /// `x[n]` → `out[1]`: the sum.
+    ReduceSum,
+    /// `x[rows, cols]` → `out[cols, rows]`, bit for bit.
+    Transpose,
+    /// `a[m, k]`, `b[k, n]` → `c[m, n]`: the product, all row-major.
+    Sgemm,
 }
 
 /// How far an output may be from its reference.

@@ -1,0 +1,299 @@
+//! Where tasks come from: those embedded in the binary, overridden by a folder. The only file of this
+//! room that reads a task's files. Every file of a task is read once, at load; nothing is read later.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use include_dir::{Dir, include_dir};
+
+use super::error::{TaskError, nearest_name};
+use super::{Mistake, Origin, SpaceFile, Task, file, mistakes};
+use crate::units::Digest;
+
+static TASKS: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/tasks");
+static SPACES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/search_spaces");
+
+/// A file of a task larger than this is a slip: big inputs are generated, never stored.
+const LARGEST_FILE: u64 = 16 << 20;
+
+/// The tasks that can be named.
+///
+/// A folder of tasks wins over the embedded task of the same name, as a whole: its spaces are those in
+/// `search_spaces/<name>/` *beside* that folder (`DIR/../search_spaces/<name>/*.ptx`) and no others.
+#[derive(Clone, Debug)]
+pub struct Catalogue {
+    folder: Option<PathBuf>,
+}
+
+impl Catalogue {
+    /// The embedded tasks, and over them those of `override_dir`, else of `./tasks` where that exists.
+    pub fn open(override_dir: Option<&Path>) -> Result<Self, TaskError> {
+        let folder = match override_dir {
+            Some(dir) if dir.is_dir() => Some(dir.to_owned()),
+            Some(dir) => {
+                return Err(TaskError::whole(
+                    dir,
+                    "no such folder of tasks",
+                    "name a folder that holds one folder with a task.toml per task",
+                ));
+            }
+            None => Some(PathBuf::from("tasks")).filter(|dir| dir.is_dir()),
+        };
+        Ok(Self { folder })
+    }
+
+    /// The embedded tasks alone.
+    pub fn embedded() -> Self {
+        Self { folder: None }
+    }
+
+    /// Every task's name, sorted.
+    pub fn names(&self) -> Result<Vec<String>, TaskError> {
+        let mut names: BTreeSet<String> = TASKS.dirs().filter_map(|dir| name_of(dir.path())).collect();
+        if let Some(folder) = &self.folder {
+            for path in list(folder)? {
+                if path.join("task.toml").is_file() {
+                    names.extend(name_of(&path));
+                }
+            }
+        }
+        Ok(names.into_iter().collect())
+    }
+
+    /// Loads and checks a task.
+    pub fn task(&self, name: &str) -> Result<Task, TaskError> {
+        if let Some(tasks) = &self.folder {
+            let folder = tasks.join(name);
+            if is_plain(name) && folder.join("task.toml").is_file() {
+                let spaces = tasks.parent().map_or_else(
+                    || PathBuf::from("../search_spaces"),
+                    |parent| parent.join("search_spaces"),
+                );
+                return Self::folder_task(name, &folder, &spaces.join(name));
+            }
+        }
+        if let Some(dir) = TASKS.get_dir(name).filter(|_| is_plain(name)) {
+            return embedded_task(name, dir);
+        }
+        let known = self.names()?;
+        Err(TaskError::Unknown {
+            name: name.to_owned(),
+            nearest: nearest_name(name, known.iter().map(String::as_str)).map(str::to_owned),
+            known,
+        })
+    }
+
+    /// Loads and checks the task in `folder`, with the spaces in `spaces`.
+    fn folder_task(name: &str, folder: &Path, spaces: &Path) -> Result<Task, TaskError> {
+        build(Parts {
+            name,
+            label: folder,
+            origin: Origin::Folder(folder.to_owned()),
+            files: read_files(folder)?,
+            mistakes: read_optional(&folder.join("mistakes"))?,
+            spaces_label: spaces,
+            spaces: read_optional(spaces)?,
+        })
+    }
+}
+
+/// A task's files, wherever they came from.
+struct Parts<'a> {
+    name: &'a str,
+    label: &'a Path,
+    origin: Origin,
+    files: BTreeMap<String, Vec<u8>>,
+    mistakes: BTreeMap<String, Vec<u8>>,
+    spaces_label: &'a Path,
+    spaces: BTreeMap<String, Vec<u8>>,
+}
+
+fn embedded_task(name: &str, dir: &'static Dir<'static>) -> Result<Task, TaskError> {
+    let contents = |dir: Option<&'static Dir<'static>>| -> BTreeMap<String, Vec<u8>> {
+        dir.into_iter()
+            .flat_map(Dir::files)
+            .filter_map(|file| Some((name_of(file.path())?, file.contents().to_vec())))
+            .collect()
+    };
+    build(Parts {
+        name,
+        label: &Path::new("tasks").join(name),
+        origin: Origin::Embedded,
+        files: contents(Some(dir)),
+        mistakes: contents(TASKS.get_dir(format!("{name}/mistakes"))),
+        spaces_label: &Path::new("search_spaces").join(name),
+        spaces: contents(SPACES.get_dir(name)),
+    })
+}
+
+fn build(parts: Parts<'_>) -> Result<Task, TaskError> {
+    let Parts {
+        name,
+        label,
+        origin,
+        mut files,
+        mistakes,
+        spaces_label,
+        spaces,
+    } = parts;
+    let mut take = |file: &str, help: &str| -> Result<(PathBuf, Arc<str>), TaskError> {
+        let path = label.join(file);
+        let bytes = files
+            .remove(file)
+            .ok_or_else(|| TaskError::whole(&path, "this file is missing", help))?;
+        let text = text(&path, bytes)?;
+        Ok((path, text))
+    };
+    let (toml_path, toml) = take("task.toml", "`warptree new-task` writes one to start from")?;
+    let (seed_path, seed) = take(
+        "seed.ptx",
+        "every task has an honest, simple kernel with a `//@ launch` header line",
+    )?;
+    if seed.trim().is_empty() {
+        return Err(TaskError::whole(
+            &seed_path,
+            "the seed is empty",
+            "write an honest, simple kernel with a `//@ launch` header line",
+        ));
+    }
+    let spaces = ptx_files(spaces_label, spaces)?
+        .into_iter()
+        .map(|(name, _, text)| SpaceFile { name, text })
+        .collect::<Vec<_>>();
+    let mistakes = ptx_files(&label.join("mistakes"), mistakes)?
+        .into_iter()
+        .map(|(name, path, text)| mistakes::parse(&name, &path, text))
+        .collect::<Result<Vec<Mistake>, _>>()?;
+    let files: BTreeMap<String, Arc<[u8]>> = files
+        .into_iter()
+        .map(|(name, bytes)| (name, Arc::from(bytes)))
+        .collect();
+    let declared = file::parse(&toml_path, &toml, &files)?;
+    let digest = digest(name, &toml, &seed, &spaces, &files);
+    Ok(Task {
+        name: name.to_owned(),
+        title: declared.title,
+        level: declared.level,
+        math: declared.math,
+        params: declared.params,
+        sizes: declared.sizes,
+        cases: declared.cases,
+        reference: declared.reference,
+        tolerances: declared.tolerances,
+        nondeterministic: declared.nondeterministic,
+        cost: declared.cost,
+        targets: declared.targets,
+        policy: declared.policy,
+        baselines: declared.baselines,
+        seed,
+        spaces,
+        files,
+        mistakes,
+        origin,
+        digest,
+    })
+}
+
+fn digest(
+    name: &str,
+    toml: &str,
+    seed: &str,
+    spaces: &[SpaceFile],
+    files: &BTreeMap<String, Arc<[u8]>>,
+) -> Digest {
+    let mut parts: Vec<&[u8]> = vec![name.as_bytes(), toml.as_bytes(), seed.as_bytes()];
+    for space in spaces {
+        parts.extend([b"space".as_slice(), space.name.as_bytes(), space.text.as_bytes()]);
+    }
+    for (name, bytes) in files {
+        parts.extend([b"file".as_slice(), name.as_bytes(), bytes]);
+    }
+    Digest::of_parts(parts)
+}
+
+/// The `.ptx` files among `files`, as (name without extension, path, text); other files are ignored.
+fn ptx_files(
+    label: &Path,
+    files: BTreeMap<String, Vec<u8>>,
+) -> Result<Vec<(String, PathBuf, Arc<str>)>, TaskError> {
+    files
+        .into_iter()
+        .filter_map(|(file, bytes)| Some((file.strip_suffix(".ptx")?.to_owned(), bytes)))
+        .map(|(name, bytes)| {
+            let path = label.join(format!("{name}.ptx"));
+            let text = text(&path, bytes)?;
+            Ok((name, path, text))
+        })
+        .collect()
+}
+
+fn text(path: &Path, bytes: Vec<u8>) -> Result<Arc<str>, TaskError> {
+    String::from_utf8(bytes).map(Arc::from).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let line = error.as_bytes()[..valid]
+            .iter()
+            .filter(|&&byte| byte == b'\n')
+            .count()
+            + 1;
+        TaskError::line(
+            path,
+            u32::try_from(line).unwrap_or(u32::MAX),
+            "this is not UTF-8 text",
+            "save the file as UTF-8",
+        )
+    })
+}
+
+/// The files directly in `folder`, hidden ones left out.
+fn read_files(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>, TaskError> {
+    let mut files = BTreeMap::new();
+    for path in list(folder)? {
+        let Some(name) = name_of(&path).filter(|name| !name.starts_with('.')) else {
+            continue;
+        };
+        let metadata = fs::metadata(&path).map_err(|error| TaskError::io(&path, "read", error))?;
+        if !metadata.is_file() {
+            continue;
+        }
+        if metadata.len() > LARGEST_FILE {
+            return Err(TaskError::whole(
+                &path,
+                format_args!("this file has {} bytes, more than {LARGEST_FILE}", metadata.len()),
+                "a task's folder holds texts; keep data elsewhere",
+            ));
+        }
+        let bytes = fs::read(&path).map_err(|error| TaskError::io(&path, "read", error))?;
+        files.insert(name, bytes);
+    }
+    Ok(files)
+}
+
+/// Like [`read_files`], but a missing folder holds none.
+fn read_optional(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>, TaskError> {
+    if folder.is_dir() {
+        read_files(folder)
+    } else {
+        Ok(BTreeMap::new())
+    }
+}
+
+fn list(folder: &Path) -> Result<Vec<PathBuf>, TaskError> {
+    let fail = |error| TaskError::io(folder, "list", error);
+    let mut paths = fs::read_dir(folder)
+        .map_err(fail)?
+        .map(|entry| entry.map(|entry| entry.path()).map_err(fail))
+        .collect::<Result<Vec<_>, _>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+fn name_of(path: &Path) -> Option<String> {
+    Some(path.file_name()?.to_str()?.to_owned())
+}
+
+/// A name, not a path that leaves the folder.
+fn is_plain(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b)) && !name.starts_with('.')
+}

@@ -1,0 +1,224 @@
+//! Mistakes: kernels in `tasks/<name>/mistakes/*.ptx` that must be caught, each saying how and why.
+//!
+//! A mistake is an ordinary source whose first line is
+//!
+//! ```text
+//! //! expect: STAGE [| STAGE …] [; line N | ; here] [; code NAME] [; bottleneck NAME]; WHY
+//! ```
+//!
+//! - `STAGE`: the stage at which the verdict must end, in the words of [`Verdict::stage`]: `wrong`, `racy`,
+//!   `faulted`, `hung`, `forbidden`, `unassembled`, `over limits`, `voided`, `measured` (correct, but slow for
+//!   a reason the diagnosis must name) and so on; `|` separates stages that are all acceptable.
+//! - `line N`: a finding must name line N of this file (1-based, this comment being line 1). `here`: the line
+//!   above the comment `//! ^ here`.
+//! - `code NAME`: a finding or warning must have this code: `missing-barrier`.
+//! - `bottleneck NAME`: the diagnosis must name it, in the words of [`Bottleneck`]: `shared_memory`. Only
+//!   with `measured`.
+//! - `WHY`: a sentence for people, at the end.
+//!
+//! The task's own folder is judged by these files: they are the proof that a cheat or a slip is seen.
+//!
+//! [`Verdict::stage`]: crate::verdict::Verdict::stage
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error as ValueError, StrDeserializer};
+
+use super::error::TaskError;
+use crate::verdict::{Bottleneck, Diagnosis, Verdict};
+
+/// A kernel that must be caught.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mistake {
+    /// File name without `.ptx`.
+    pub name: String,
+    /// The whole file: a source.
+    pub text: Arc<str>,
+    /// What must become of it.
+    pub expect: Expectation,
+}
+
+/// What must become of a mistake.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expectation {
+    /// Acceptable stages, in the words of `Verdict::stage`.
+    pub stages: Vec<&'static str>,
+    /// 1-based line of the file that a finding must name.
+    pub line: Option<u32>,
+    /// Code that a finding or warning must have.
+    pub code: Option<String>,
+    /// What the diagnosis must say limits it.
+    pub bottleneck: Option<Bottleneck>,
+    /// A sentence for people.
+    pub why: String,
+}
+
+impl Expectation {
+    /// `Ok` when `verdict` is as expected; otherwise what differs, in words.
+    pub fn check(&self, verdict: &Verdict) -> Result<(), String> {
+        let stage = verdict.stage();
+        if !self.stages.contains(&stage) {
+            return Err(format!(
+                "expected {}, the verdict is {stage}",
+                self.stages.join(" or ")
+            ));
+        }
+        let warnings = verdict.measurement().map_or(&[][..], |m| &m.warnings);
+        let findings = || verdict.diagnostics().iter().chain(warnings);
+        let diagnosis = verdict.measurement().and_then(|m| m.diagnosis.as_ref());
+        if let Some(line) = self.line {
+            let seen: Vec<u32> = findings()
+                .flat_map(|finding| [finding.line, finding.other_line])
+                .chain(diagnosis.into_iter().flat_map(evidence_lines))
+                .flatten()
+                .collect();
+            if !seen.contains(&line) {
+                return Err(format!("expected a finding at line {line}, found {seen:?}"));
+            }
+        }
+        if let Some(code) = &self.code {
+            let seen: Vec<&str> = findings().map(|finding| finding.code.as_str()).collect();
+            if !seen.contains(&code.as_str()) {
+                return Err(format!("expected a finding `{code}`, found {seen:?}"));
+            }
+        }
+        if let Some(bottleneck) = self.bottleneck {
+            let seen = diagnosis.map(|diagnosis| diagnosis.bottleneck);
+            if seen != Some(bottleneck) {
+                return Err(format!("expected bottleneck {bottleneck:?}, found {seen:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Every word a `STAGE` may be, as `Verdict::stage` says it.
+const STAGES: [&str; 12] = [
+    "unrenderable",
+    "forbidden",
+    "unassembled",
+    "assembler failed",
+    "over limits",
+    "faulted",
+    "hung",
+    "racy",
+    "wrong",
+    "voided",
+    "measured",
+    "failed",
+];
+
+const FORM: &str =
+    "write `//! expect: STAGE; WHY`, for example `//! expect: racy; here; no barrier before the read`";
+
+/// Reads the first line of a mistake and its `//! ^ here` marker.
+pub(super) fn parse(name: &str, path: &Path, text: Arc<str>) -> Result<Mistake, TaskError> {
+    let first = text.lines().next().unwrap_or_default();
+    let fail = |message: String, help: &str| TaskError::line(path, 1, message, help);
+    let clauses = first
+        .strip_prefix("//! expect:")
+        .ok_or_else(|| fail("a mistake says first what must become of it".into(), FORM))?;
+    let mut clauses = clauses.split(';').map(str::trim).peekable();
+    let stages = clauses
+        .next()
+        .unwrap_or_default()
+        .split('|')
+        .map(|word| {
+            let word = word.trim();
+            STAGES.into_iter().find(|stage| *stage == word).ok_or_else(|| {
+                fail(
+                    format!("`{word}` is no verdict"),
+                    &format!("verdicts: {}", STAGES.join(", ")),
+                )
+            })
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut expect = Expectation {
+        stages,
+        line: None,
+        code: None,
+        bottleneck: None,
+        why: String::new(),
+    };
+    while let Some(clause) = clauses.peek() {
+        let (word, rest) = clause.split_once(' ').unwrap_or((clause, ""));
+        match (word, rest.trim()) {
+            ("here", "") => expect.line = Some(marked_line(path, &text)?),
+            ("line", number) if !number.contains(' ') => {
+                let lines = text.lines().count();
+                let line = number
+                    .parse::<u32>()
+                    .ok()
+                    .filter(|&line| (1..=lines).contains(&(line as usize)))
+                    .ok_or_else(|| {
+                        fail(
+                            format!("`{number}` is no line of this file"),
+                            &format!("it has {lines} lines"),
+                        )
+                    })?;
+                expect.line = Some(line);
+            }
+            ("code", code) if !code.is_empty() && !code.contains(' ') => {
+                expect.code = Some(code.to_owned());
+            }
+            ("bottleneck", word) if !word.contains(' ') => {
+                let bottleneck = bottleneck(word).map_err(|error| {
+                    fail(format!("`{word}` is no bottleneck"), &error.to_string())
+                })?;
+                expect.bottleneck = Some(bottleneck);
+            }
+            _ => break,
+        }
+        clauses.next();
+    }
+    expect.why = clauses.collect::<Vec<_>>().join("; ");
+    if expect.why.is_empty() {
+        return Err(fail("the reason is missing".into(), FORM));
+    }
+    if expect.bottleneck.is_some() && expect.stages != ["measured"] {
+        return Err(fail(
+            "only a measured kernel has a bottleneck".into(),
+            "write `//! expect: measured; bottleneck NAME; WHY`",
+        ));
+    }
+    Ok(Mistake {
+        name: name.to_owned(),
+        text,
+        expect,
+    })
+}
+
+fn evidence_lines(diagnosis: &Diagnosis) -> impl Iterator<Item = Option<u32>> {
+    diagnosis.evidence.iter().map(|evidence| evidence.line)
+}
+
+fn bottleneck(word: &str) -> Result<Bottleneck, ValueError> {
+    let deserializer: StrDeserializer<'_, ValueError> = word.into_deserializer();
+    Bottleneck::deserialize(deserializer)
+}
+
+/// The line above the marker comment.
+fn marked_line(path: &Path, text: &str) -> Result<u32, TaskError> {
+    let mut marks = text
+        .lines()
+        .zip(0u32..)
+        .filter(|(line, _)| line.trim() == "//! ^ here");
+    match (marks.next(), marks.next()) {
+        (Some((_, above)), None) => Ok(above),
+        (None, _) => Err(TaskError::line(
+            path,
+            1,
+            "`here` is said, but no line is marked",
+            "put the comment `//! ^ here` below the line",
+        )),
+        (Some(_), Some((_, second))) => Err(TaskError::line(
+            path,
+            second + 1,
+            "a second `//! ^ here`",
+            "mark one line",
+        )),
+    }
+}
