@@ -51,7 +51,8 @@ impl Catalogue {
 
     /// Every task's name, sorted.
     pub fn names(&self) -> Result<Vec<String>, TaskError> {
-        let mut names: BTreeSet<String> = TASKS.dirs().filter_map(|dir| name_of(dir.path())).collect();
+        let mut names: BTreeSet<String> =
+            TASKS.dirs().filter_map(|dir| name_of(dir.path())).collect();
         if let Some(folder) = &self.folder {
             for path in list(folder)? {
                 if path.join("task.toml").is_file() {
@@ -205,7 +206,11 @@ fn digest(
 ) -> Digest {
     let mut parts: Vec<&[u8]> = vec![name.as_bytes(), toml.as_bytes(), seed.as_bytes()];
     for space in spaces {
-        parts.extend([b"space".as_slice(), space.name.as_bytes(), space.text.as_bytes()]);
+        parts.extend([
+            b"space".as_slice(),
+            space.name.as_bytes(),
+            space.text.as_bytes(),
+        ]);
     }
     for (name, bytes) in files {
         parts.extend([b"file".as_slice(), name.as_bytes(), bytes]);
@@ -260,7 +265,10 @@ fn read_files(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>, TaskError> {
         if metadata.len() > LARGEST_FILE {
             return Err(TaskError::whole(
                 &path,
-                format_args!("this file has {} bytes, more than {LARGEST_FILE}", metadata.len()),
+                format_args!(
+                    "this file has {} bytes, more than {LARGEST_FILE}",
+                    metadata.len()
+                ),
                 "a task's folder holds texts; keep data elsewhere",
             ));
         }
@@ -295,5 +303,9 @@ fn name_of(path: &Path) -> Option<String> {
 
 /// A name, not a path that leaves the folder.
 fn is_plain(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b)) && !name.starts_with('.')
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b))
+        && !name.starts_with('.')
 }

@@ -375,7 +375,9 @@ impl Checker<'_> {
             if size.purpose != Purpose::Bench && total > LARGEST_SMALL_PROBLEM {
                 return Err(self.at(
                     span.clone(),
-                    format_args!("buffers of {size} have {total} bytes, more than {LARGEST_SMALL_PROBLEM}"),
+                    format_args!(
+                        "buffers of {size} have {total} bytes, more than {LARGEST_SMALL_PROBLEM}"
+                    ),
                     "smoke and edge sizes run in the simulator; declare large ones as bench",
                 ));
             }
@@ -459,7 +461,14 @@ impl Checker<'_> {
                 return Err(self.at(
                     span,
                     format_args!("a tolerance of kind `{kind}` has no `{key}`"),
-                    format_args!("it takes {}", if wanted.is_empty() { "nothing else".into() } else { wanted.join(", ") }),
+                    format_args!(
+                        "it takes {}",
+                        if wanted.is_empty() {
+                            "nothing else".into()
+                        } else {
+                            wanted.join(", ")
+                        }
+                    ),
                 ));
             }
         }
@@ -804,9 +813,7 @@ fn is_float(dtype: DType) -> bool {
 
 fn is_identifier(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b == b'_')
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
 fn owned(names: &[Spanned<String>]) -> Vec<String> {

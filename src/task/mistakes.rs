@@ -88,7 +88,9 @@ impl Expectation {
         if let Some(bottleneck) = self.bottleneck {
             let seen = diagnosis.map(|diagnosis| diagnosis.bottleneck);
             if seen != Some(bottleneck) {
-                return Err(format!("expected bottleneck {bottleneck:?}, found {seen:?}"));
+                return Err(format!(
+                    "expected bottleneck {bottleneck:?}, found {seen:?}"
+                ));
             }
         }
         Ok(())
@@ -111,8 +113,7 @@ const STAGES: [&str; 12] = [
     "failed",
 ];
 
-const FORM: &str =
-    "write `//! expect: STAGE; WHY`, for example `//! expect: racy; here; no barrier before the read`";
+const FORM: &str = "write `//! expect: STAGE; WHY`, for example `//! expect: racy; here; no barrier before the read`";
 
 /// Reads the first line of a mistake and its `//! ^ here` marker.
 pub(super) fn parse(name: &str, path: &Path, text: Arc<str>) -> Result<Mistake, TaskError> {
@@ -128,12 +129,15 @@ pub(super) fn parse(name: &str, path: &Path, text: Arc<str>) -> Result<Mistake, 
         .split('|')
         .map(|word| {
             let word = word.trim();
-            STAGES.into_iter().find(|stage| *stage == word).ok_or_else(|| {
-                fail(
-                    format!("`{word}` is no verdict"),
-                    &format!("verdicts: {}", STAGES.join(", ")),
-                )
-            })
+            STAGES
+                .into_iter()
+                .find(|stage| *stage == word)
+                .ok_or_else(|| {
+                    fail(
+                        format!("`{word}` is no verdict"),
+                        &format!("verdicts: {}", STAGES.join(", ")),
+                    )
+                })
         })
         .collect::<Result<Vec<_>, _>>()?;
     let mut expect = Expectation {
