@@ -4,9 +4,11 @@
 
 mod knob;
 mod plan;
+mod space;
 
 pub use knob::{Knob, KnobValue, Point, Setting};
 pub use plan::{Argument, DType, Launch, LaunchPlan, TensorMap, Workspace};
+pub use space::{Require, Space, SpaceError};
 
 use std::sync::Arc;
 
