@@ -1,5 +1,8 @@
 //! Sources, their spaces and their renderings, driven by the files in `tests/data/source`.
-#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up has failed")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot set itself up has failed"
+)]
 
 mod source {
     mod spaces;
