@@ -3,6 +3,7 @@
 pub mod device;
 pub mod evaluate;
 pub mod expr;
+pub mod llm;
 pub mod propose;
 pub mod ptx;
 pub mod source;

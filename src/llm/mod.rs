@@ -1,0 +1,313 @@
+//! Talking to a language model: one seam, [`Chat`], and what stands behind it. Nothing here knows PTX,
+//! tasks or the search, and nothing here runs because a key happens to lie in the environment: the user
+//! names a model, [`open`] makes the client.
+//!
+//! A client is a stack, outermost first:
+//!
+//! ```text
+//! retry  →  budget  →  record  →  openai | command | script
+//! retry  →  budget  →  replay
+//! ```
+//!
+//! Budget and recording stand below the retries, so that an attempt that failed is counted and recorded
+//! like one that did not, and a replay meets the same failures in the same order.
+
+mod budget;
+mod endpoint;
+mod openai;
+mod record;
+mod replay;
+mod retry;
+mod script;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub use budget::{Budget, Limits, Spent};
+pub use openai::Secret;
+pub use record::{Exchange, Outcome};
+pub use retry::RetryPolicy;
+
+/// A model that answers.
+pub trait Chat: Send + Sync {
+    /// Sends one request and waits for the whole reply.
+    fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ChatError>;
+
+    /// As the user named it, for events and reports: `gpt-5.2`, `script:replies.toml`.
+    fn model(&self) -> &str;
+}
+
+/// Everything that shapes a reply, the model's name apart.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChatRequest {
+    /// What the model is told before the conversation.
+    pub system: String,
+    /// The conversation, oldest first.
+    pub messages: Vec<Message>,
+    /// The longest reply wanted, in tokens; `None` leaves it to the server.
+    pub max_output_tokens: Option<u32>,
+    /// Sampling temperature; `None` leaves it to the server (some models take no other).
+    pub temperature: Option<f64>,
+    /// Which independent draw of one prompt this is. It is never sent: it keeps draws apart in a
+    /// recording, so that a replay does not depend on which thread asked first.
+    pub sample: u32,
+}
+
+impl ChatRequest {
+    /// Bytes of text in it.
+    pub fn bytes(&self) -> u64 {
+        let messages: usize = self.messages.iter().map(|m| m.text.len()).sum();
+        (self.system.len() + messages) as u64
+    }
+}
+
+/// One turn of the conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Message {
+    /// Who speaks.
+    pub speaker: Speaker,
+    /// What is said.
+    pub text: String,
+}
+
+/// Who speaks in a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Speaker {
+    /// We.
+    User,
+    /// The model.
+    Assistant,
+}
+
+/// A reply.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChatReply {
+    /// What the model says; may be empty.
+    pub text: String,
+    /// Why it stopped.
+    pub finish: Finish,
+    /// What it cost.
+    pub usage: Usage,
+}
+
+/// Why a reply ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finish {
+    /// The model was done.
+    Stop,
+    /// It ran into the length limit: the text is cut.
+    Length,
+    /// It refused, or a filter cut it.
+    Refused,
+    /// What else the server says.
+    Other(String),
+}
+
+/// Tokens of one exchange as the server counts them; zero where it does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Prompt tokens, cached ones included.
+    pub input: u64,
+    /// Prompt tokens read from the server's cache.
+    pub cached: u64,
+    /// Reply tokens, reasoning included.
+    pub output: u64,
+    /// Reply tokens spent on reasoning.
+    pub reasoning: u64,
+}
+
+/// Why there is no reply. Messages never hold a key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ChatError {
+    /// What the user asked for cannot work: a bad `--model` or `--base-url`, a missing program or file.
+    #[error("{message}")]
+    Configuration {
+        /// What is wrong and what to do.
+        message: String,
+    },
+    /// The server understood and says no: key, permission, model, quota, parameter. Asking again is useless.
+    #[error("{message}")]
+    Rejected {
+        /// HTTP status.
+        status: u16,
+        /// With the server's own words.
+        message: String,
+    },
+    /// The prompt does not fit the model. A shorter one may.
+    #[error("{message}")]
+    TooLong {
+        /// With the server's own words.
+        message: String,
+    },
+    /// One attempt failed in a way that another may not: busy, time-out, reset, garbage.
+    #[error("{message}")]
+    Transient {
+        /// What happened.
+        message: String,
+        /// How long the server asks us to wait, in milliseconds.
+        retry_after_ms: Option<u64>,
+        /// Whether the model may have worked on it, and so the attempt may be billed.
+        may_be_billed: bool,
+    },
+    /// No attempt succeeded.
+    #[error("no usable answer after {attempts} attempts; the last: {message}")]
+    Unreachable {
+        /// Attempts made.
+        attempts: u32,
+        /// How the last one failed.
+        message: String,
+    },
+    /// The budget does not allow the call; nothing was sent.
+    #[error("{message}")]
+    Exhausted {
+        /// Which limit, and what is spent.
+        message: String,
+    },
+    /// The recording or the script has no answer to this request.
+    #[error("{message}")]
+    Unrecorded {
+        /// What is nearest to it.
+        message: String,
+    },
+    /// A recording cannot be read or written.
+    #[error("{message}")]
+    Recording {
+        /// Where and why.
+        message: String,
+    },
+}
+
+/// How [`open`] builds a client.
+#[derive(Clone)]
+pub struct OpenOptions {
+    /// Where every exchange is recorded: a file, or a folder that gets an `exchanges.jsonl`.
+    pub record: Option<PathBuf>,
+    /// Counts and limits; shared, so that a progress line can read it.
+    pub budget: Arc<Budget>,
+    /// Longest wait for a connection.
+    pub connect_timeout: Duration,
+    /// Longest wait for a whole reply.
+    pub total_timeout: Duration,
+    /// How failed attempts are repeated.
+    pub retry: RetryPolicy,
+    /// The key to send; [`key_from_environment`] reads it.
+    pub key: Option<Secret>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            record: None,
+            budget: Arc::new(Budget::new(Limits::default())),
+            connect_timeout: Duration::from_secs(15),
+            total_timeout: Duration::from_secs(20 * 60),
+            retry: RetryPolicy::default(),
+            key: None,
+        }
+    }
+}
+
+/// The key for HTTP models: `WARPTREE_API_KEY`, else `OPENAI_API_KEY`. Keys come from nowhere else.
+pub fn key_from_environment() -> Option<Secret> {
+    ["WARPTREE_API_KEY", "OPENAI_API_KEY"]
+        .into_iter()
+        .filter_map(|name| std::env::var(name).ok())
+        .map(|value| value.trim().to_owned())
+        .find(|value| !value.is_empty())
+        .map(Secret::new)
+}
+
+/// Makes the client that `spec` names:
+///
+/// - `cmd:PROGRAM ARG…`: a program that reads the prompt on stdin and prints the reply; no shell;
+/// - `script:FILE`: a fixed list of replies (TOML or JSON; src/llm/script.rs describes the format), for tests and demos;
+/// - `replay:FILE`: the answers of an earlier recording, offline;
+/// - anything else: the name of a model at an OpenAI-compatible server (`base_url`, else OpenAI's own).
+pub fn open(
+    spec: &str,
+    base_url: Option<&str>,
+    options: &OpenOptions,
+) -> Result<Box<dyn Chat>, ChatError> {
+    let configuration = |message: String| ChatError::Configuration { message };
+    let (scheme, rest) = match spec.split_once(':') {
+        Some((scheme @ ("cmd" | "script" | "replay"), rest)) => (Some(scheme), rest.trim()),
+        Some(_) | None => (None, spec.trim()),
+    };
+    if rest.is_empty() {
+        return Err(configuration(format!(
+            "--model `{spec}` names nothing; write --model NAME, cmd:PROGRAM, script:FILE or replay:FILE"
+        )));
+    }
+    if let (Some(scheme), Some(url)) = (scheme, base_url) {
+        return Err(configuration(format!(
+            "--base-url {url} has no meaning for a `{scheme}:` model; leave it out"
+        )));
+    }
+    let recorded = |chat: Box<dyn Chat>| -> Result<Box<dyn Chat>, ChatError> {
+        Ok(match &options.record {
+            Some(path) => Box::new(record::Recorder::open(chat, path)?),
+            None => chat,
+        })
+    };
+    let (chat, retry) = match scheme {
+        Some("script") => {
+            let chat = script::Script::load(rest.as_ref())?;
+            (recorded(Box::new(chat))?, options.retry.without_waiting())
+        }
+        Some(_) => {
+            let chat: Box<dyn Chat> = Box::new(replay::Replay::load(rest.as_ref())?);
+            (chat, options.retry.without_waiting())
+        }
+        None => {
+            let chat = openai::OpenAi::new(openai::Config {
+                model: rest.to_owned(),
+                url: endpoint::chat_completions(base_url)?,
+                key: options.key.clone(),
+                connect_timeout: options.connect_timeout,
+                total_timeout: options.total_timeout,
+            })?;
+            (recorded(Box::new(chat))?, options.retry)
+        }
+    };
+    let budgeted = budget::Budgeted::new(chat, Arc::clone(&options.budget));
+    Ok(Box::new(retry::Retrying::new(Box::new(budgeted), retry)))
+}
+
+#[cfg(test)]
+mod testing {
+    use super::*;
+
+    pub(super) fn question(text: &str) -> ChatRequest {
+        ChatRequest {
+            system: String::new(),
+            messages: vec![Message {
+                speaker: Speaker::User,
+                text: text.to_owned(),
+            }],
+            max_output_tokens: None,
+            temperature: None,
+            sample: 0,
+        }
+    }
+
+    pub(super) fn reply(text: &str) -> ChatReply {
+        ChatReply {
+            text: text.to_owned(),
+            finish: Finish::Stop,
+            usage: Usage {
+                input: 1,
+                cached: 0,
+                output: 1,
+                reasoning: 0,
+            },
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Records every attempt, failed ones too, as one JSON line each, on disk before the reply is used. A line
+//! holds the request, the answer, what it cost and how long it took; never a key, for requests have none.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Chat, ChatError, ChatReply, ChatRequest};
+use crate::units::Digest;
+
+/// Format of a line. Raise it when [`Exchange`] changes, and keep reading the old one.
+const VERSION: u32 = 1;
+
+/// One attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Exchange {
+    /// Format of this line: 1.
+    pub version: u32,
+    /// Over model and request: [`request_hash`].
+    pub hash: Digest,
+    /// How many attempts with this hash stand before it.
+    pub occurrence: u32,
+    /// The model that was asked.
+    pub model: String,
+    /// What was asked.
+    pub request: ChatRequest,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// Wall time, milliseconds.
+    pub duration_ms: u64,
+}
+
+/// What came of an attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// An answer.
+    Reply(ChatReply),
+    /// None.
+    Error(ChatError),
+}
+
+/// The hash of everything that shapes a reply: model, messages, parameters.
+pub(super) fn request_hash(model: &str, request: &ChatRequest) -> Result<Digest, ChatError> {
+    let bytes = serde_json::to_vec(request).map_err(|error| ChatError::Recording {
+        message: format!("the request cannot be written as JSON: {error}"),
+    })?;
+    Ok(Digest::of_parts([model.as_bytes(), &bytes]))
+}
+
+/// The file behind a path that may name a folder.
+pub(super) fn file_of(path: &Path) -> PathBuf {
+    let is_folder = path.is_dir() || path.extension().is_none();
+    if is_folder {
+        path.join("exchanges.jsonl")
+    } else {
+        path.to_owned()
+    }
+}
+
+/// Reads a recording. A torn last line is the mark of a killed writer and is left out; `torn` says where
+/// it begins. Any other bad line is an error.
+pub(super) fn read(path: &Path) -> Result<Recording, ChatError> {
+    let fault = |message: String| ChatError::Recording {
+        message: format!("{}: {message}", path.display()),
+    };
+    let text = std::fs::read(path).map_err(|error| fault(error.to_string()))?;
+    let mut recording = Recording {
+        exchanges: Vec::new(),
+        torn: None,
+    };
+    let mut start = 0;
+    for (index, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        let number = index + 1;
+        let whole = line.ends_with(b"\n");
+        let end = start + line.len();
+        if !line.trim_ascii().is_empty() {
+            match serde_json::from_slice::<Exchange>(line) {
+                Ok(exchange) if exchange.version == VERSION => {
+                    recording.exchanges.push((number, exchange));
+                }
+                Ok(exchange) => {
+                    return Err(fault(format!(
+                        "line {number} has format {}, this program reads {VERSION}",
+                        exchange.version
+                    )));
+                }
+                Err(_) if !whole => recording.torn = Some(start as u64),
+                Err(error) => return Err(fault(format!("line {number}: {error}"))),
+            }
+        }
+        start = end;
+    }
+    Ok(recording)
+}
+
+/// A recording as read.
+pub(super) struct Recording {
+    /// With their 1-based lines.
+    pub(super) exchanges: Vec<(usize, Exchange)>,
+    /// Where a torn last line begins, in bytes.
+    pub(super) torn: Option<u64>,
+}
+
+pub(super) struct Recorder {
+    inner: Box<dyn Chat>,
+    path: PathBuf,
+    state: Mutex<State>,
+}
+
+struct State {
+    file: File,
+    occurrences: HashMap<Digest, u32>,
+}
+
+impl Recorder {
+    /// Records to `path`, after what it already holds. One file holds one model's exchanges.
+    pub(super) fn open(inner: Box<dyn Chat>, path: &Path) -> Result<Self, ChatError> {
+        let path = file_of(path);
+        let fault = |message: String| ChatError::Recording {
+            message: format!("{}: {message}", path.display()),
+        };
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(|error| fault(error.to_string()))?;
+        }
+        let mut occurrences = HashMap::new();
+        let mut torn = None;
+        if path.exists() {
+            let recording = read(&path)?;
+            torn = recording.torn;
+            for (line, exchange) in recording.exchanges {
+                if exchange.model != inner.model() {
+                    return Err(fault(format!(
+                        "line {line} was recorded from model `{}`, not `{}`; record to another file",
+                        exchange.model,
+                        inner.model()
+                    )));
+                }
+                *occurrences.entry(exchange.hash).or_insert(0) += 1;
+            }
+        }
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .map_err(|error| fault(error.to_string()))?;
+        if let Some(length) = torn {
+            file.set_len(length)
+                .map_err(|error| fault(error.to_string()))?;
+        }
+        let state = Mutex::new(State { file, occurrences });
+        Ok(Self { inner, path, state })
+    }
+}
+
+impl Chat for Recorder {
+    fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ChatError> {
+        let fault = |message: String| ChatError::Recording {
+            message: format!("{}: {message}", self.path.display()),
+        };
+        let hash = request_hash(self.model(), request)?;
+        let start = Instant::now();
+        let result = self.inner.complete(request);
+        let duration = start.elapsed();
+
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let occurrence = state.occurrences.entry(hash).or_insert(0);
+        let exchange = Exchange {
+            version: VERSION,
+            hash,
+            occurrence: *occurrence,
+            model: self.model().to_owned(),
+            request: request.clone(),
+            outcome: match &result {
+                Ok(reply) => Outcome::Reply(reply.clone()),
+                Err(error) => Outcome::Error(error.clone()),
+            },
+            duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+        };
+        *occurrence += 1;
+        let mut line = serde_json::to_vec(&exchange).map_err(|error| fault(error.to_string()))?;
+        line.push(b'\n');
+        // A reply was paid for: it is on disk before anyone acts on it.
+        state
+            .file
+            .write_all(&line)
+            .and_then(|()| state.file.sync_data())
+            .map_err(|error| fault(error.to_string()))?;
+        result
+    }
+
+    fn model(&self) -> &str {
+        self.inner.model()
+    }
+}
