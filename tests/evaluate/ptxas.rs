@@ -260,3 +260,21 @@ fn a_missing_tool_is_a_broken_rig() {
     let error = Assembler::new(tool).assemble(KERNEL, SmArch::SM_90A, &[]);
     assert!(error.is_err_and(|e| e.to_string().contains("/no/such/ptxas")));
 }
+
+/// Downloads; run with `--ignored`.
+#[test]
+#[ignore = "needs pip and a network"]
+fn the_pinned_ptxas_installs_into_an_empty_cache_folder() {
+    let cache = tempfile::tempdir().expect("tempdir");
+    let places = Places {
+        cache: Some(cache.path().join("warptree")),
+        ..Places::default()
+    };
+    let said = std::cell::RefCell::new(Vec::new());
+    let note = |line: &str| said.borrow_mut().push(line.to_owned());
+    let tool = warptree::toolchain::ptxas(&places, Network::Allowed, &note).expect("installs");
+    assert_eq!(tool.version, warptree::toolchain::VERSION);
+    assert_eq!(said.borrow().len(), 1, "{:?}", said.borrow());
+    let again = warptree::toolchain::ptxas(&places, Network::Forbidden, &note).expect("is there");
+    assert_eq!((again, said.borrow().len()), (tool, 1));
+}
