@@ -2,12 +2,17 @@
 //! Verdict, diagnosis, score and feedback stand here, below both those who judge and those who propose.
 
 mod diagnosis;
+mod feedback;
 mod score;
 
 use serde::{Deserialize, Serialize};
 
 pub use diagnosis::{Bottleneck, Diagnosis, Evidence, Occupancy, Stall};
-pub use score::{Audit, Denominator, InstructionScore, Score, Speedup, reward};
+pub use feedback::feedback;
+pub use score::{
+    Audit, Denominator, InstructionScore, SPILL_ALLOWANCE, Score, Speedup, TargetShare, reward,
+    spilled,
+};
 
 use crate::units::{Bytes, Nanos};
 

@@ -2,7 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::Nanos;
+use super::Resources;
+use crate::units::{Bytes, Nanos};
+
+/// Spilled bytes per thread (stores and loads of one entry) beyond which the instruction-level part is halved.
+pub const SPILL_ALLOWANCE: Bytes = Bytes(128);
 
 /// Correct, on the target instructions, and how fast against what.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,7 +39,30 @@ pub enum InstructionScore {
     NotProfiled,
 }
 
+/// How much of the work the target instructions did, before the spill rule.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TargetShare {
+    /// The task asks for none on this architecture.
+    NotRequired,
+    /// Executed ÷ needed, of the target that is furthest behind; 1 where all did their work.
+    Counted(f64),
+    /// Nobody counted.
+    NotProfiled,
+}
+
 impl InstructionScore {
+    /// Applies the spill rule to a share.
+    pub fn new(share: TargetShare, spilled: Bytes) -> Self {
+        let spill = if spilled > SPILL_ALLOWANCE { 0.5 } else { 1.0 };
+        match share {
+            TargetShare::NotRequired => Self::NotRequired { value: spill },
+            TargetShare::Counted(share) => Self::Counted {
+                value: share.clamp(0.0, 1.0) * spill,
+            },
+            TargetShare::NotProfiled => Self::NotProfiled,
+        }
+    }
+
     /// The factor of the reward. Unprofiled kernels rank by time alone and are labelled so.
     pub fn factor(self) -> f64 {
         match self {
@@ -64,6 +91,27 @@ pub enum Denominator {
     Seed,
 }
 
+impl Speedup {
+    /// `baseline` ÷ `time`.
+    pub fn new(over: Denominator, baseline: Nanos, time: Nanos) -> Self {
+        Self {
+            ratio: baseline.get() / time.get(),
+            over,
+        }
+    }
+}
+
+impl std::fmt::Display for Speedup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.over {
+            Denominator::Frontier(name) => write!(f, "{:.2}× {name}", self.ratio),
+            Denominator::Seed => {
+                write!(f, "{:.2}× the seed (frontier: not measured)", self.ratio)
+            }
+        }
+    }
+}
+
 /// The audit's word on a correct kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -77,6 +125,15 @@ pub enum Audit {
     },
 }
 
+/// Bytes a thread spills, stores and loads together, in the entry that spills most.
+pub fn spilled(resources: &[Resources]) -> Bytes {
+    resources
+        .iter()
+        .map(|entry| Bytes(entry.spill_stores.0 + entry.spill_loads.0))
+        .max()
+        .unwrap_or_default()
+}
+
 /// The search's reward in [0, 1]: valid · instructions · t_best / t, recomputed as `best` improves.
 pub fn reward(score: &Score, time: Nanos, best: Nanos) -> f64 {
     let valid = score.correct && score.audit == Audit::Passed;
@@ -84,5 +141,89 @@ pub fn reward(score: &Score, time: Nanos, best: Nanos) -> f64 {
         score.instructions.factor() * (best.get() / time.get()).min(1.0)
     } else {
         0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ns(value: f64) -> Nanos {
+        Nanos::new(value).expect("positive")
+    }
+
+    fn score(correct: bool, share: f64, spilled: u64, audit: Audit) -> Score {
+        Score {
+            correct,
+            instructions: InstructionScore::new(TargetShare::Counted(share), Bytes(spilled)),
+            speedup: None,
+            audit,
+        }
+    }
+
+    fn entry(stores: u64, loads: u64) -> Resources {
+        Resources {
+            spill_stores: Bytes(stores),
+            spill_loads: Bytes(loads),
+            ..Resources::default()
+        }
+    }
+
+    #[test]
+    fn spilling_costs_half_beyond_128_bytes() {
+        assert_eq!(spilled(&[entry(44, 48), entry(0, 0)]), Bytes(92));
+        assert_eq!(spilled(&[]), Bytes(0));
+        let factor = |bytes| InstructionScore::new(TargetShare::NotRequired, Bytes(bytes)).factor();
+        assert_eq!((factor(0), factor(128), factor(129)), (1.0, 1.0, 0.5));
+    }
+
+    #[test]
+    fn half_of_the_work_on_target_instructions_is_worth_half() {
+        let half = score(true, 0.5, 0, Audit::Passed);
+        assert_eq!(reward(&half, ns(100.0), ns(100.0)), 0.5);
+        let spilling = score(true, 0.5, 788 + 840, Audit::Passed);
+        assert_eq!(reward(&spilling, ns(200.0), ns(100.0)), 0.125);
+    }
+
+    #[test]
+    fn unprofiled_kernels_rank_by_time_alone() {
+        let score = Score {
+            instructions: InstructionScore::new(TargetShare::NotProfiled, Bytes(0)),
+            ..score(true, 1.0, 0, Audit::Passed)
+        };
+        assert_eq!(reward(&score, ns(400.0), ns(100.0)), 0.25);
+    }
+
+    #[test]
+    fn a_speedup_names_what_it_is_over() {
+        let seed = Speedup::new(Denominator::Seed, ns(300.0), ns(100.0));
+        assert_eq!(seed.to_string(), "3.00× the seed (frontier: not measured)");
+        let frontier = Denominator::Frontier("torch.sum".into());
+        let text = Speedup::new(frontier, ns(101.0), ns(100.0)).to_string();
+        assert_eq!(text, "1.01× torch.sum");
+    }
+
+    proptest! {
+        #[test]
+        fn rewards_lie_in_0_to_1_and_fall_with_time(
+            share in -1.0..2.0f64, spill in 0u64..1000, best in 1.0..1e9f64,
+            time in 1.0..1e9f64, longer in 1.0..100.0f64,
+        ) {
+            let score = score(true, share, spill, Audit::Passed);
+            let now = reward(&score, ns(time), ns(best));
+            let later = reward(&score, ns(time * longer), ns(best));
+            prop_assert!((0.0..=1.0).contains(&now));
+            prop_assert!(later <= now);
+        }
+
+        #[test]
+        fn the_invalid_earn_nothing(time in 1.0..1e9f64, best in 1.0..1e9f64) {
+            let void = Audit::Void { reasons: vec!["faster than possible".into()] };
+            prop_assert_eq!(reward(&score(true, 1.0, 0, void), ns(time), ns(best)), 0.0);
+            let wrong = score(false, 1.0, 0, Audit::Passed);
+            prop_assert_eq!(reward(&wrong, ns(time), ns(best)), 0.0);
+        }
     }
 }
