@@ -239,6 +239,39 @@ pub enum Operand {
     Verbatim(String),
 }
 
+impl Operand {
+    /// Calls `visit` with every name in the operand, in order: registers, symbols, labels, special
+    /// registers. Names within verbatim text are not seen.
+    pub fn for_each_name<'a>(&'a self, visit: &mut impl FnMut(&'a str)) {
+        match self {
+            Self::Name(name)
+            | Self::Offset { base: name, .. }
+            | Self::Element { base: name, .. } => {
+                visit(name);
+            }
+            Self::Not(inner) | Self::Negated(inner) => inner.for_each_name(visit),
+            Self::Vector(members) | Self::Tuple(members) => {
+                for member in members {
+                    member.for_each_name(visit);
+                }
+            }
+            Self::Address(address) => {
+                if let Some(base) = &address.base {
+                    visit(base);
+                }
+                for member in &address.rest {
+                    member.for_each_name(visit);
+                }
+            }
+            Self::Pair(first, second) => {
+                first.for_each_name(visit);
+                second.for_each_name(visit);
+            }
+            Self::Immediate(_) | Self::Sink | Self::Verbatim(_) => {}
+        }
+    }
+}
+
 /// What stands in brackets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Address {

@@ -1,14 +1,19 @@
 //! PTX text: lexing, parsing, printing, canonical form, checks and edits. Pure functions over text.
 //! ptxas decides what is valid; this module decides what is *the same*, what is dangerous, and where.
 
+pub mod cfg;
 pub mod ir;
 
+mod canon;
 mod lex;
+mod modifier;
 mod operand;
 mod parse;
 mod place;
 mod print;
+mod scope;
 
+pub use canon::{canonical, digest};
 pub use parse::{ParseError, parse};
 pub use place::{Lines, Position, position};
 pub use print::print;
