@@ -13,6 +13,7 @@
 //! like one that did not, and a replay meets the same failures in the same order.
 
 mod budget;
+mod command;
 mod endpoint;
 mod openai;
 mod record;
@@ -258,6 +259,10 @@ pub fn open(
         })
     };
     let (chat, retry) = match scheme {
+        Some("cmd") => {
+            let chat = command::CommandModel::new(rest, options.total_timeout)?;
+            (recorded(Box::new(chat))?, options.retry)
+        }
         Some("script") => {
             let chat = script::Script::load(rest.as_ref())?;
             (recorded(Box::new(chat))?, options.retry.without_waiting())

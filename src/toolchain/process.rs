@@ -3,7 +3,7 @@
 //! keep us waiting. It never interprets what the child says.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -83,10 +83,26 @@ pub struct Finished {
 /// Runs `command` to its end, or kills it and every process of its group. `Err` means that it could not
 /// be started or watched.
 pub fn run(command: &mut Command, limits: Limits) -> std::io::Result<Finished> {
+    run_from(command, Stdio::null(), limits)
+}
+
+/// The same, with `input` on standard input: from a file, so a child that does not read cannot block us.
+pub fn run_with_input(
+    command: &mut Command,
+    input: &[u8],
+    limits: Limits,
+) -> std::io::Result<Finished> {
+    let mut stdin = tempfile::tempfile()?;
+    stdin.write_all(input)?;
+    stdin.seek(SeekFrom::Start(0))?;
+    run_from(command, stdin.into(), limits)
+}
+
+fn run_from(command: &mut Command, stdin: Stdio, limits: Limits) -> std::io::Result<Finished> {
     let mut stdout = tempfile::tempfile()?;
     let mut stderr = tempfile::tempfile()?;
     command
-        .stdin(Stdio::null())
+        .stdin(stdin)
         .stdout(stdout.try_clone()?)
         .stderr(stderr.try_clone()?);
     own_group(command);
@@ -188,6 +204,23 @@ mod tests {
         );
         assert!(!done.ending.success());
         assert_eq!(done.ending.signal(), None);
+    }
+
+    #[test]
+    fn input_arrives_whether_or_not_it_is_read() {
+        let limits = Limits {
+            time: Duration::from_secs(10),
+            output: 100_000,
+        };
+        let input = "line\n".repeat(50_000);
+        let mut count = Command::new("/bin/sh");
+        count.args(["-c", "wc -l"]);
+        let done = run_with_input(&mut count, input.as_bytes(), limits).expect("sh starts");
+        assert_eq!(done.stdout.trim(), "50000");
+        let mut ignore = Command::new("/bin/sh");
+        ignore.args(["-c", "exit 0"]);
+        let done = run_with_input(&mut ignore, input.as_bytes(), limits).expect("sh starts");
+        assert!(done.ending.success());
     }
 
     #[test]
