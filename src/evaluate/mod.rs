@@ -4,6 +4,8 @@
 pub mod ptxas;
 pub mod ptxas_output;
 
+use std::sync::Arc;
+
 use crate::device::RigError;
 use crate::source::{Point, Source};
 use crate::units::Digest;
@@ -25,4 +27,16 @@ pub struct Evaluation {
     pub candidate: Option<Digest>,
     /// What became of it.
     pub verdict: Verdict,
+    /// What was judged, where it was assembled: the run's store keeps it, its log does not.
+    #[serde(skip)]
+    pub kernel: Option<Kernel>,
+}
+
+/// The bytes that were judged: what is timed, profiled and exported is what was assembled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// The rendering.
+    pub ptx: Arc<str>,
+    /// What ptxas made of it.
+    pub cubin: Arc<[u8]>,
 }
