@@ -1,6 +1,8 @@
 //! An **evaluator** turns a source and a setting into a verdict. `Pipeline` renders, assembles, verifies,
 //! times and audits; `Recorded` looks up what an earlier run measured. Neither sees the tree or the reward.
 
+pub mod audit;
+pub mod limits;
 pub mod ptxas;
 pub mod ptxas_output;
 

@@ -1,0 +1,435 @@
+//! The audit: what a correct kernel must still answer for. Each check is a pure function over numbers that
+//! others measured or counted; it voids a score with a sentence, passes, or says that it could not be done.
+
+use crate::device::Gpu;
+use crate::source::DType;
+use crate::task::{MathMode, Role, Task};
+use crate::units::{Bytes, Flops, Nanos};
+
+/// A time below this share of the floor is impossible; the rest is the timer's uncertainty.
+const FLOOR_BAND: f64 = 0.98;
+
+/// The work that one call must do, at one size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Work {
+    /// Nominal floating-point operations.
+    pub flops: Flops,
+    /// What any honest algorithm does at least; for contractions the task declares 0.99 of nominal.
+    pub flops_min: Flops,
+    /// Bytes that must cross device memory.
+    pub bytes: Bytes,
+}
+
+/// The answer of one check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// Looked at and fine: what was checked, with its numbers.
+    Passed(String),
+    /// The score counts nothing, and why.
+    Void(String),
+    /// Nobody measured what it needs: what was not checked, and why.
+    NotChecked(String),
+}
+
+/// All answers, sorted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Audited {
+    /// Reasons to void the score.
+    pub void: Vec<String>,
+    /// Checks done.
+    pub checked: Vec<String>,
+    /// Checks that could not be done here.
+    pub not_checked: Vec<String>,
+}
+
+impl Audited {
+    /// Files one answer.
+    pub fn add(&mut self, finding: Finding) {
+        match finding {
+            Finding::Passed(text) => self.checked.push(text),
+            Finding::Void(text) => self.void.push(text),
+            Finding::NotChecked(text) => self.not_checked.push(text),
+        }
+    }
+}
+
+/// What bounds a call from below on a GPU.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Floor {
+    /// No call can be faster.
+    pub time: Nanos,
+    /// Which ceiling it is.
+    pub bound: Bound,
+}
+
+/// A ceiling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// Compulsory bytes ÷ theoretical device-memory bandwidth.
+    Bytes,
+    /// Least FLOPs ÷ theoretical peak of the fastest unit that the task may use.
+    Flops,
+}
+
+impl Bound {
+    /// In words.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Bytes => "compulsory bytes ÷ theoretical bandwidth",
+            Self::Flops => "least FLOPs ÷ theoretical peak",
+        }
+    }
+}
+
+/// The roofline at the task's own work: the larger of the two bounds; `None` for a task without work.
+/// Bytes that fit in L2 may never cross device memory in repeated calls, so they bound nothing.
+pub fn floor(work: &Work, peak: f64, gpu: &Gpu) -> Option<Floor> {
+    let streamed = if work.bytes > gpu.l2 { work.bytes.0 } else { 0 };
+    let bytes = Nanos::new(streamed as f64 / gpu.memory_bandwidth * 1e9);
+    let flops = Nanos::new(work.flops_min.0 / peak * 1e9);
+    let bounded = |bound| move |time| Floor { time, bound };
+    match (bytes, flops) {
+        (Some(bytes), Some(flops)) if flops > bytes => Some(bounded(Bound::Flops)(flops)),
+        (Some(bytes), _) => Some(bounded(Bound::Bytes)(bytes)),
+        (None, flops) => flops.map(bounded(Bound::Flops)),
+    }
+}
+
+/// FLOPs per second of the fastest unit that the task may use, at the highest clock: tensor cores where its
+/// inputs have 16 bits or fast math permits tf32, else CUDA cores.
+pub fn peak(task: &Task, gpu: &Gpu) -> f64 {
+    let per_cycle = if allowed_tensor_types(task).is_empty() {
+        2.0 * f64::from(gpu.fp32_fma_per_cycle)
+    } else {
+        f64::from(gpu.tensor_bf16_flops_per_cycle)
+    };
+    f64::from(gpu.sm_count) * per_cycle * gpu.sm_clock_mhz * 1e6
+}
+
+/// Tensor-core types that a kernel of this task may use, as devices name them in FLOP counts.
+pub fn allowed_tensor_types(task: &Task) -> Vec<&'static str> {
+    let mut allowed: Vec<&str> = Vec::new();
+    for param in task.params.iter().filter(|p| p.role == Role::Input) {
+        let types: &[&str] = match (param.dtype, task.math) {
+            (DType::F16, _) => &["fp16"],
+            (DType::Bf16, _) => &["bf16"],
+            (DType::F64, _) => &["fp64"],
+            (DType::F32, MathMode::Fast) => &["tf32"],
+            (DType::U8, _) => &["int8"],
+            (DType::F32, MathMode::Ieee)
+            | (DType::I32 | DType::U32 | DType::I64 | DType::U64, _) => &[],
+        };
+        allowed.extend(
+            types
+                .iter()
+                .filter(|ty| !allowed.contains(ty))
+                .copied()
+                .collect::<Vec<_>>(),
+        );
+    }
+    allowed
+}
+
+/// A call faster than the GPU can move its bytes or do its arithmetic did not do the work.
+pub fn time_floor(time: Nanos, floor: Option<Floor>) -> Finding {
+    let Some(floor) = floor else {
+        return Finding::NotChecked(
+            "time floor: the call's bytes fit in L2 and it has no arithmetic".to_owned(),
+        );
+    };
+    let ratio = time.get() / floor.time.get();
+    let word = floor.bound.word();
+    if ratio < FLOOR_BAND {
+        Finding::Void(format!(
+            "{time} is faster than possible: {word} is {} on this GPU",
+            floor.time
+        ))
+    } else {
+        Finding::Passed(format!(
+            "time floor: {ratio:.2}× of {} ({word})",
+            floor.time
+        ))
+    }
+}
+
+/// A kernel that executes fewer FLOPs than any honest algorithm left work out. `executed` is by unit; `None`
+/// where nobody counts.
+pub fn executed_flops(executed: Option<&[(String, Flops)]>, work: &Work, at: &str) -> Finding {
+    let Some(executed) = executed else {
+        return Finding::NotChecked("floating-point operations executed: not counted".to_owned());
+    };
+    let total: f64 = executed.iter().map(|(_, flops)| flops.0).sum();
+    let least = work.flops_min.0;
+    if total < least {
+        return Finding::Void(format!(
+            "it executes {total:.0} floating-point operations at {at}; no honest algorithm does fewer than {least:.0}"
+        ));
+    }
+    let nominal = work.flops.0;
+    let waste = if nominal > 0.0 && total > 1.5 * nominal {
+        format!(", {:.1}× the nominal {nominal:.0}", total / nominal)
+    } else {
+        String::new()
+    };
+    Finding::Passed(format!(
+        "floating-point operations executed at {at}: {total:.0}, at least {least:.0} needed{waste}"
+    ))
+}
+
+/// Tensor-core work in a type that the task's inputs do not have is lower precision than declared.
+pub fn tensor_types(executed: Option<&[(String, Flops)]>, allowed: &[&str]) -> Finding {
+    let Some(executed) = executed else {
+        return Finding::NotChecked("tensor-core types: not counted".to_owned());
+    };
+    let undeclared: Vec<&str> = executed
+        .iter()
+        .filter(|(_, flops)| flops.0 > 0.0)
+        .filter_map(|(unit, _)| unit.strip_prefix("tensor "))
+        .filter(|ty| !allowed.contains(ty))
+        .collect();
+    if undeclared.is_empty() {
+        Finding::Passed("tensor-core types: none that the task does not declare".to_owned())
+    } else {
+        Finding::Void(format!(
+            "it computes on tensor cores in {}, which the task does not declare",
+            undeclared.join(" and ")
+        ))
+    }
+}
+
+/// An instruction that must carry the work, and how often it must run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// Mnemonic prefix.
+    pub mnemonic: String,
+    /// Least executions at the size counted.
+    pub needed: f64,
+}
+
+/// Executed ÷ needed of the target that is furthest behind, at most 1: a decoy executed once among the
+/// thousands that the work needs is worth nothing. `executed` is by full mnemonic.
+pub fn target_share(executed: &[(String, u64)], targets: &[Target]) -> f64 {
+    targets
+        .iter()
+        .map(|target| {
+            let count: u64 = executed
+                .iter()
+                .filter(|(mnemonic, _)| matches(mnemonic, &target.mnemonic))
+                .map(|(_, count)| count)
+                .sum();
+            (count as f64 / target.needed.max(1.0)).min(1.0)
+        })
+        .fold(1.0, f64::min)
+}
+
+/// The target instructions' answer, in words.
+pub fn target_instructions(executed: Option<&[(String, u64)]>, targets: &[Target]) -> Finding {
+    let names: Vec<&str> = targets.iter().map(|t| t.mnemonic.as_str()).collect();
+    let names = names.join(", ");
+    if targets.is_empty() {
+        return Finding::Passed("target instructions: the task requires none".to_owned());
+    }
+    let Some(executed) = executed else {
+        return Finding::NotChecked(format!("target instructions ({names}): not profiled"));
+    };
+    let share = target_share(executed, targets);
+    if share >= 1.0 {
+        Finding::Passed(format!(
+            "target instructions ({names}): executed as often as the work needs"
+        ))
+    } else if share > 0.0 {
+        // Part of the work is a matter of the score, not of honesty.
+        Finding::Passed(format!(
+            "target instructions ({names}): did {:.1} % of the work",
+            share * 100.0
+        ))
+    } else {
+        Finding::Passed(format!(
+            "target instructions ({names}): at least one was never executed"
+        ))
+    }
+}
+
+/// `wgmma.mma_async` matches `wgmma.mma_async.sync.aligned…`, not `wgmma.mma_async2`.
+fn matches(mnemonic: &str, prefix: &str) -> bool {
+    mnemonic
+        .strip_prefix(prefix)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::SmArch;
+
+    fn h200() -> Gpu {
+        Gpu {
+            name: "NVIDIA H200".into(),
+            arch: SmArch::SM_90A,
+            sm_count: 132,
+            sm_clock_mhz: 1980.0,
+            memory_bandwidth: 4.92e12,
+            l2: Bytes(60 << 20),
+            smem_per_block: Bytes(232_448),
+            smem_per_sm: Bytes(233_472),
+            registers_per_sm: 65_536,
+            threads_per_sm: 2048,
+            blocks_per_sm: 32,
+            fp32_fma_per_cycle: 128,
+            tensor_bf16_flops_per_cycle: 4096,
+        }
+    }
+
+    const FP32_PEAK: f64 = 132.0 * 256.0 * 1.98e9;
+    const BF16_PEAK: f64 = 132.0 * 4096.0 * 1.98e9;
+
+    fn ns(value: f64) -> Nanos {
+        Nanos::new(value).expect("positive")
+    }
+
+    fn work(flops: f64, flops_min: f64, bytes: u64) -> Work {
+        Work {
+            flops: Flops(flops),
+            flops_min: Flops(flops_min),
+            bytes: Bytes(bytes),
+        }
+    }
+
+    fn units(list: &[(&str, f64)]) -> Vec<(String, Flops)> {
+        list.iter()
+            .map(|(unit, n)| ((*unit).to_owned(), Flops(*n)))
+            .collect()
+    }
+
+    fn void(finding: &Finding) -> bool {
+        matches!(finding, Finding::Void(_))
+    }
+
+    #[test]
+    fn a_sum_of_4_gib_cannot_take_less_than_its_bytes() {
+        let sum = work(f64::from(1 << 30), f64::from(1 << 30), 4 << 30);
+        let floor = floor(&sum, FP32_PEAK, &h200()).expect("has work");
+        assert_eq!(floor.bound, Bound::Bytes);
+        assert!((floor.time.get() - 872_960.8).abs() < 1.0, "{floor:?}");
+        // The fastest honest sum seen, 4.61 TB/s, passes; 5.1 TB/s is a cheat.
+        assert!(!void(&time_floor(ns(931_668.0), Some(floor))));
+        assert!(void(&time_floor(ns(842_154.0), Some(floor))));
+    }
+
+    #[test]
+    fn a_product_cannot_beat_the_peak_of_its_units() {
+        let n = 4096f64;
+        let product = work(2.0 * n * n * n, 0.99 * 2.0 * n * n * n, 3 * 4 * 4096 * 4096);
+        let floor_of = |peak| floor(&product, peak, &h200()).expect("has work");
+        assert_eq!(floor_of(FP32_PEAK).bound, Bound::Flops);
+        // 51 TFLOP/s in fp32 and 785 in bf16 were measured and are honest.
+        assert!(!void(&time_floor(
+            ns(2.0 * n * n * n / 51e12 * 1e9),
+            Some(floor_of(FP32_PEAK))
+        )));
+        assert!(!void(&time_floor(
+            ns(2.0 * n * n * n / 785e12 * 1e9),
+            Some(floor_of(BF16_PEAK))
+        )));
+        assert!(void(&time_floor(
+            ns(2.0 * n * n * n / 100e12 * 1e9),
+            Some(floor_of(FP32_PEAK))
+        )));
+    }
+
+    #[test]
+    fn bytes_that_fit_in_l2_bound_nothing() {
+        assert_eq!(floor(&work(0.0, 0.0, 1 << 20), FP32_PEAK, &h200()), None);
+        assert!(matches!(time_floor(ns(1.0), None), Finding::NotChecked(_)));
+    }
+
+    #[test]
+    fn dropping_part_of_k_is_seen_in_the_flops() {
+        let product = work(2e9, 1.98e9, 0);
+        let all = units(&[("fp32", 2e9)]);
+        let dropped = units(&[("fp32", 2e9 * 63.0 / 64.0)]);
+        assert!(!void(&executed_flops(Some(&all), &product, "n=1000")));
+        assert!(void(&executed_flops(Some(&dropped), &product, "n=1000")));
+        assert!(matches!(
+            executed_flops(None, &product, ""),
+            Finding::NotChecked(_)
+        ));
+    }
+
+    #[test]
+    fn more_flops_than_nominal_is_waste_not_a_cheat() {
+        let finding = executed_flops(
+            Some(&units(&[("fp32", 4e9)])),
+            &work(2e9, 1.98e9, 0),
+            "n=1000",
+        );
+        assert!(
+            matches!(&finding, Finding::Passed(text) if text.contains("2.0× the nominal")),
+            "{finding:?}"
+        );
+    }
+
+    #[test]
+    fn a_radix_4_fft_may_do_less_than_nominal() {
+        let fft = work(5.0 * 1024.0 * 10.0, 0.8 * 5.0 * 1024.0 * 10.0, 0);
+        let radix_4 = units(&[("fp32", 0.85 * 5.0 * 1024.0 * 10.0)]);
+        assert!(!void(&executed_flops(Some(&radix_4), &fft, "one row")));
+    }
+
+    #[test]
+    fn tf32_where_ieee_was_declared_is_void() {
+        let tf32 = units(&[("fp32", 1e6), ("tensor tf32", 2e9)]);
+        assert!(void(&tensor_types(Some(&tf32), &[])));
+        assert!(!void(&tensor_types(Some(&tf32), &["tf32"])));
+        assert!(!void(&tensor_types(
+            Some(&units(&[("fp32", 1e6), ("tensor tf32", 0.0)])),
+            &[]
+        )));
+    }
+
+    fn counts(list: &[(&str, u64)]) -> Vec<(String, u64)> {
+        list.iter()
+            .map(|(name, n)| ((*name).to_owned(), *n))
+            .collect()
+    }
+
+    #[test]
+    fn a_decoy_executed_once_is_worth_nothing() {
+        let targets = [Target {
+            mnemonic: "wgmma.mma_async".into(),
+            needed: 65_536.0,
+        }];
+        let decoy = counts(&[
+            ("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16", 1),
+            ("fma.rn.f32", 1 << 30),
+        ]);
+        assert!(target_share(&decoy, &targets) < 1e-4);
+        let honest = counts(&[(
+            "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16",
+            65_536,
+        )]);
+        assert_eq!(target_share(&honest, &targets), 1.0);
+        assert_eq!(target_share(&[], &targets), 0.0);
+        assert_eq!(target_share(&[], &[]), 1.0);
+    }
+
+    #[test]
+    fn the_target_furthest_behind_counts_and_a_prefix_ends_at_a_dot() {
+        let target = |mnemonic: &str| Target {
+            mnemonic: mnemonic.into(),
+            needed: 10.0,
+        };
+        let executed = counts(&[
+            ("wgmma.mma_async.sync", 10),
+            ("cp.async.bulk.tensor.2d", 5),
+            ("cp.async.bulktensor", 50),
+        ]);
+        let share = target_share(
+            &executed,
+            &[target("wgmma.mma_async"), target("cp.async.bulk.tensor")],
+        );
+        assert_eq!(share, 0.5);
+        let unprofiled = target_instructions(None, &[target("wgmma.mma_async")]);
+        assert!(matches!(unprofiled, Finding::NotChecked(text) if text.contains("not profiled")));
+    }
+}
