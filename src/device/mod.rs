@@ -13,11 +13,28 @@ pub trait Device: Send + Sync {
     /// The GPU this stands for: `NVIDIA H200`.
     fn gpu(&self) -> &Gpu;
 
+    /// What decides its answers, and what they are worth.
+    fn about(&self) -> &About;
+
     /// Runs the launches once and hands back every output; full checks.
     fn execute(&self, job: &Job<'_>) -> Result<Execution, RigError>;
 
     /// How long one call takes, measured or estimated (the value says which).
     fn time(&self, job: &Job<'_>) -> Result<Timing, RigError>;
+}
+
+/// What a device says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    /// All that decides its answers besides the job, for cache keys: its kind, the GPU, the version of its
+    /// cost model or of the driver.
+    pub identity: String,
+    /// Checks that each of its runs makes, in words, for the certificate: "shared-memory races".
+    pub checks: Vec<String>,
+    /// Checks that it cannot make, in words: "target instructions: not profiled".
+    pub cannot_check: Vec<String>,
+    /// The largest total of a job's buffers that it executes; larger jobs are only timed.
+    pub largest: Bytes,
 }
 
 /// Facts of a GPU that launches, limits and cost models need.
