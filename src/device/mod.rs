@@ -123,7 +123,10 @@ pub struct Execution {
     pub outputs: Vec<(String, Vec<u8>)>,
     /// Read-only buffers that changed, and guard zones that were hit, in words.
     pub violations: Vec<String>,
-    /// Findings that do not end a run: races, uninitialised reads.
+    /// Races and missing barriers, each with both places: the result depends on the order of threads.
+    pub races: Vec<Diagnostic>,
+    /// Other findings that do not end a run: reads of memory that nothing wrote. An error fails the
+    /// candidate, anything less goes along as a warning.
     pub findings: Vec<Diagnostic>,
     /// Floating-point work executed, where the device counts.
     pub flops: Option<Vec<(String, Flops)>>,
