@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::error::{Finding, Place};
 use super::knob::{Knob, KnobValue};
 use super::plan::DType;
-use super::scan::Cursor;
+use super::scan::{Cursor, Field};
 use super::space::Require;
 use crate::expr::{Expr, FUNCTIONS, KEYWORDS};
 
@@ -443,39 +443,39 @@ fn dtype(word: Placed<String>) -> Result<DType, Finding> {
 /// `key=value` fields of a line, each value an expression or a list in parentheses.
 struct Fields {
     line: Place,
-    values: Vec<(Placed<String>, Placed<String>)>,
+    values: Vec<Field>,
 }
 
 impl Fields {
     fn read(cursor: &mut Cursor<'_>, keys: &[&str]) -> Result<Self, Finding> {
         let line = cursor.whole_line();
-        let mut values: Vec<(Placed<String>, Placed<String>)> = Vec::new();
-        while let Some((key, value)) = cursor.field()? {
+        let mut values: Vec<Field> = Vec::new();
+        while let Some(Field { key, value }) = cursor.field()? {
             if !keys.contains(&key.value.as_str()) {
                 let message = format!("`{}` is no key of this line", key.value);
                 return Err(
                     Finding::header(key.place, message).help(format!("keys: {}", keys.join(", ")))
                 );
             }
-            if values.iter().any(|(known, _)| known.value == key.value) {
+            if values.iter().any(|known| known.key.value == key.value) {
                 let message = format!("`{}` is given twice", key.value);
                 return Err(Finding::header(key.place, message));
             }
-            values.push((key, value));
+            values.push(Field { key, value });
         }
         Ok(Self { line, values })
     }
 
     fn has(&self, key: &str) -> bool {
-        self.values.iter().any(|(known, _)| known.value == key)
+        self.values.iter().any(|field| field.key.value == key)
     }
 
     fn take(&mut self, key: &str) -> Option<Placed<String>> {
         let index = self
             .values
             .iter()
-            .position(|(known, _)| known.value == key)?;
-        Some(self.values.remove(index).1)
+            .position(|field| field.key.value == key)?;
+        Some(self.values.remove(index).value)
     }
 
     fn required(&mut self, key: &str) -> Result<Placed<String>, Finding> {

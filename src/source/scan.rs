@@ -4,6 +4,12 @@ use super::error::{Finding, Place};
 use super::header::Placed;
 use super::knob::KnobValue;
 
+/// `key=value`
+pub(super) struct Field {
+    pub(super) key: Placed<String>,
+    pub(super) value: Placed<String>,
+}
+
 pub(super) struct Cursor<'a> {
     text: &'a str,
     line: u32,
@@ -149,7 +155,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next `key=value`; the value ends where the next key begins.
-    pub(super) fn field(&mut self) -> Result<Option<(Placed<String>, Placed<String>)>, Finding> {
+    pub(super) fn field(&mut self) -> Result<Option<Field>, Finding> {
         self.skip();
         if self.at == self.end {
             return Ok(None);
@@ -190,7 +196,7 @@ impl<'a> Cursor<'a> {
             let message = format!("`{}=` has no value", key.value);
             return Err(Finding::header(key.place, message));
         }
-        Ok(Some((key, value)))
+        Ok(Some(Field { key, value }))
     }
 
     pub(super) fn expect(&mut self, wanted: char) -> Result<(), Finding> {

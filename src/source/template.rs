@@ -122,25 +122,29 @@ impl Template {
         Ok(self.unmark(&rendered))
     }
 
-    /// Takes the marks away; a line belongs to the last mark before its first character, so a macro's
-    /// lines belong to the macro.
+    /// Takes the marks away. A line belongs to the last mark before its first character, so a macro's lines
+    /// belong to the macro; white space before that mark and the empty rest of a macro's call go.
     fn unmark(&self, rendered: &str) -> Rendering {
         let mut text = String::with_capacity(rendered.len());
         let mut lines = Vec::new();
         let mut current = self.first_line;
         for line in rendered.lines() {
+            let start = text.len();
             let mut own = None;
-            let mut blank = true;
             for (index, part) in line.split(MARK).enumerate() {
                 if index % 2 == 0 {
                     text.push_str(part);
-                    blank &= part.trim().is_empty();
                 } else if let Ok(number) = part.parse::<u32>() {
                     current = number;
-                    if blank {
+                    if text[start..].trim().is_empty() {
+                        text.truncate(start);
                         own = Some(number);
                     }
                 }
+            }
+            if own.is_none() && text[start..].trim().is_empty() {
+                text.truncate(start);
+                continue;
             }
             lines.push(own.unwrap_or(current));
             text.push('\n');
