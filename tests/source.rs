@@ -5,6 +5,5 @@
 )]
 
 mod source {
-    mod render;
     mod spaces;
 }

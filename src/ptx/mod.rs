@@ -5,7 +5,6 @@ pub mod cfg;
 pub mod ir;
 
 mod canon;
-pub mod edit;
 mod lex;
 mod modifier;
 mod operand;

@@ -13,9 +13,14 @@
 //! ```
 
 mod catalogue;
+pub mod compare;
+mod element;
 mod error;
 mod file;
+pub mod inputs;
 pub mod mistakes;
+mod problem;
+pub mod proof;
 pub mod reference;
 
 use std::collections::BTreeMap;
@@ -31,6 +36,7 @@ use crate::units::{Digest, SmArch};
 pub use catalogue::Catalogue;
 pub use error::TaskError;
 pub use mistakes::Mistake;
+pub use problem::{Buffer, GUARD_BYTE, GUARD_ZONE, Poison, Problem, Work};
 
 /// A loaded and checked task.
 #[derive(Clone, Debug)]
