@@ -1,5 +1,7 @@
 //! The PTX front end against data files: every construct, broken texts, models' mistakes, real compiler
 //! output.
 
+#[path = "ptx/edit.rs"]
+mod edit;
 #[path = "ptx/parse.rs"]
 mod parse;

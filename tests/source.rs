@@ -5,5 +5,6 @@
 )]
 
 mod source {
+    mod render;
     mod spaces;
 }

@@ -13,11 +13,30 @@ pub trait Device: Send + Sync {
     /// The GPU this stands for: `NVIDIA H200`.
     fn gpu(&self) -> &Gpu;
 
+    /// What decides its answers, and what they are worth.
+    fn about(&self) -> &About;
+
     /// Runs the launches once and hands back every output; full checks.
     fn execute(&self, job: &Job<'_>) -> Result<Execution, RigError>;
 
     /// How long one call takes, measured or estimated (the value says which).
     fn time(&self, job: &Job<'_>) -> Result<Timing, RigError>;
+}
+
+/// What a device says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    /// All that decides its answers besides the job, for cache keys: its kind, the GPU, the version of its
+    /// cost model or of the driver.
+    pub identity: String,
+    /// Checks that each of its runs makes, in words, for the certificate: "shared-memory races".
+    pub checks: Vec<String>,
+    /// Checks that it cannot make, in words: "target instructions: not profiled".
+    pub cannot_check: Vec<String>,
+    /// The largest total of a job's buffers that it executes; larger jobs are only timed.
+    pub largest: Bytes,
+    /// Whether the timed size is executed and verified too, not only timed.
+    pub runs_timed_size: bool,
 }
 
 /// Facts of a GPU that launches, limits and cost models need.
@@ -106,7 +125,10 @@ pub struct Execution {
     pub outputs: Vec<(String, Vec<u8>)>,
     /// Read-only buffers that changed, and guard zones that were hit, in words.
     pub violations: Vec<String>,
-    /// Findings that do not end a run: races, uninitialised reads.
+    /// Races and missing barriers, each with both places: the result depends on the order of threads.
+    pub races: Vec<Diagnostic>,
+    /// Other findings that do not end a run: reads of memory that nothing wrote. An error fails the
+    /// candidate, anything less goes along as a warning.
     pub findings: Vec<Diagnostic>,
     /// Floating-point work executed, where the device counts.
     pub flops: Option<Vec<(String, Flops)>>,

@@ -5,6 +5,7 @@ pub mod cfg;
 pub mod ir;
 
 mod canon;
+pub mod edit;
 mod lex;
 mod modifier;
 mod operand;
