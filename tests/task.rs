@@ -2,12 +2,14 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may unwrap")]
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use warptree::task::compare::compare;
 use warptree::task::proof::prove;
 use warptree::task::reference::{Elements, Expected, Values, expected};
+use warptree::task::scaffold::new_task;
 use warptree::task::{
     Catalogue, InputCase, Origin, Poison, Problem, Purpose, Size, Task, TaskError,
 };
@@ -333,6 +335,55 @@ fn an_external_command_is_a_reference() {
             .unwrap_err()
             .to_string();
         assert!(error.contains(wanted), "{error}");
+    }
+}
+
+/// Whatever kernel it is made from, a new task loads, and says what is a guess.
+#[test]
+fn a_new_task_loads_right_away() {
+    let compiled = fs::read_to_string("tests/data/task/axpy.ptx").unwrap();
+    let seed = embedded("reduce_sum").seed.to_string();
+    let transpose = embedded("transpose").seed.to_string();
+    for (text, roles) in [
+        (
+            compiled.as_str(),
+            "p0 input, p1 output, p2 scalar, p3 scalar",
+        ),
+        (seed.as_str(), "x input, out output"),
+        (
+            transpose.as_str(),
+            "x input, out output, rows scalar, cols scalar",
+        ),
+    ] {
+        let scaffold = new_task("mine", text, Path::new("from.ptx")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        scaffold.write(folder.path()).unwrap();
+        assert!(
+            scaffold.write(folder.path()).is_err(),
+            "nothing is overwritten"
+        );
+        let catalogue = Catalogue::open(Some(folder.path())).unwrap();
+        let task = Arc::new(catalogue.task("mine").unwrap());
+        let guessed: Vec<String> = task
+            .params
+            .iter()
+            .map(|param| format!("{} {:?}", param.name, param.role).to_lowercase())
+            .collect();
+        assert_eq!(guessed.join(", "), roles);
+        assert!(task.seed.contains("//@ launch"));
+        warptree::source::Source::parse(&task.seed).unwrap();
+        let size = task.sizes_for(Purpose::Smoke).next().unwrap();
+        let problem = Problem::new(&task, size, InputCase::Normal, 1).unwrap();
+        let error = warptree::task::reference::expected(&problem, Duration::from_secs(60));
+        assert!(error.is_err(), "the reference is still to be written");
+    }
+    for (name, text, wanted) in [
+        ("../x", compiled.as_str(), "cannot name a task"),
+        ("mine", ".version 8.0\n", "has no `.entry`"),
+        ("mine", ".version 8.0\n.entry k() {", "from.ptx:2"),
+    ] {
+        let error = new_task(name, text, Path::new("from.ptx")).unwrap_err();
+        assert!(error.to_string().contains(wanted), "{error}");
     }
 }
 

@@ -22,6 +22,7 @@ pub mod mistakes;
 mod problem;
 pub mod proof;
 pub mod reference;
+pub mod scaffold;
 
 use std::collections::BTreeMap;
 use std::fmt;
