@@ -5,7 +5,6 @@ pub mod audit;
 pub mod limits;
 pub mod ptxas;
 pub mod ptxas_output;
-pub mod recorded;
 
 use std::sync::Arc;
 

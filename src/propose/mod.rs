@@ -1,7 +1,11 @@
 //! A **proposer** gives a node of the search graph a new child: a mechanical rewrite or a model's edit.
 //! It sees the source and **feedback**; never samples, seeds, inputs or expected outputs.
 
+mod llm;
+
 use std::sync::Arc;
+
+pub use llm::{AskOptions, ModelProposer};
 
 use crate::source::{Setting, Source};
 use crate::task::Task;

@@ -1,5 +1,8 @@
 //! What proposes children: the model behind its client, and the mechanical rewrites.
 
 mod client;
+mod gpu;
+mod prompt;
 mod recording;
+mod replies;
 mod server;

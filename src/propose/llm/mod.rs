@@ -1,0 +1,200 @@
+//! A model as a proposer: builds the prompt, asks, and makes of the reply a child or a message that says
+//! why not. What a model writes is only ever the text of a source or the value of a knob: never a command,
+//! a path, or the host side of a launch beyond what a source's header can say.
+
+mod apply;
+mod fence;
+mod hunks;
+mod prompt;
+mod reply;
+
+use std::sync::Arc;
+
+use super::{Proposal, ProposalRequest, ProposeError, Proposer};
+use crate::device::Gpu;
+use crate::llm::{Chat, ChatError, ChatReply, ChatRequest, Finish, Message, Speaker};
+use prompt::{Prompt, Prompts};
+use reply::Unusable;
+
+/// How a model is asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AskOptions {
+    /// Longest prompt in bytes; a longer source loses its middle, and the model is told.
+    pub prompt_limit: usize,
+    /// Longest reply in tokens; `None` leaves it to the server.
+    pub max_output_tokens: Option<u32>,
+    /// Sampling temperature; `None` leaves it to the server.
+    pub temperature: Option<f64>,
+    /// How often a model may correct a reply that cannot be used, in the same conversation.
+    pub corrections: u32,
+}
+
+impl Default for AskOptions {
+    fn default() -> Self {
+        Self {
+            prompt_limit: 160_000,
+            max_output_tokens: Some(32_768),
+            temperature: None,
+            corrections: 1,
+        }
+    }
+}
+
+/// The proposer `model`. It keeps nothing between requests, so a resumed run asks what it would have asked.
+pub struct ModelProposer {
+    chat: Arc<dyn Chat>,
+    gpu: Gpu,
+    options: AskOptions,
+    prompts: Prompts,
+}
+
+impl ModelProposer {
+    /// `gpu` is told to the model: what the kernels are to be fast on.
+    pub fn new(chat: Arc<dyn Chat>, gpu: Gpu, options: AskOptions) -> Result<Self, ProposeError> {
+        Ok(Self {
+            chat,
+            gpu,
+            options,
+            prompts: Prompts::embedded().map_err(|error| bad_template(&error))?,
+        })
+    }
+
+    fn prompt(&self, request: &ProposalRequest<'_>, limit: usize) -> Result<Prompt, ProposeError> {
+        self.prompts
+            .fill(request, &self.gpu, limit)
+            .map_err(|error| bad_template(&error))
+    }
+
+    fn ask(&self, messages: &[Message], system: &str, sample: u32) -> Result<ChatReply, ChatError> {
+        self.chat.complete(&ChatRequest {
+            system: system.to_owned(),
+            messages: messages.to_vec(),
+            max_output_tokens: self.options.max_output_tokens,
+            temperature: self.options.temperature,
+            sample,
+        })
+    }
+
+    /// One question.
+    fn open(
+        &self,
+        request: &ProposalRequest<'_>,
+        limit: usize,
+    ) -> Result<(Prompt, Result<ChatReply, ChatError>), ProposeError> {
+        let prompt = self.prompt(request, limit)?;
+        let messages = [said(Speaker::User, prompt.user.clone())];
+        let answer = self.ask(&messages, &prompt.system, request.attempt);
+        Ok((prompt, answer))
+    }
+
+    /// A question and its reply; where it does not fit the model, one of half the length is asked.
+    fn converse(&self, request: &ProposalRequest<'_>) -> Result<Conversation, ProposeError> {
+        let (mut prompt, mut answer) = self.open(request, self.options.prompt_limit)?;
+        if let Err(ChatError::TooLong { .. }) = answer {
+            let sent = prompt.system.len() + prompt.user.len();
+            (prompt, answer) = self.open(request, sent / 2)?;
+        }
+        Ok(Conversation {
+            system: prompt.system,
+            messages: vec![said(Speaker::User, prompt.user)],
+            reply: answer.map_err(|error| self.failed(&error))?,
+        })
+    }
+
+    /// A reply that was cut off may go on once.
+    fn finish(&self, conversation: &mut Conversation, sample: u32) -> Result<(), ProposeError> {
+        let cut = conversation.reply.finish == Finish::Length
+            && reply::read(&conversation.reply) == Err(Unusable::Truncated)
+            && !conversation.reply.text.trim().is_empty();
+        if !cut {
+            return Ok(());
+        }
+        let mut messages = conversation.messages.clone();
+        messages.push(said(Speaker::Assistant, conversation.reply.text.clone()));
+        messages.push(said(
+            Speaker::User,
+            "Your reply was cut off. Go on exactly where it broke off; repeat nothing.".to_owned(),
+        ));
+        let rest = self
+            .ask(&messages, &conversation.system, sample)
+            .map_err(|error| self.failed(&error))?;
+        conversation.reply.text.push_str(&rest.text);
+        conversation.reply.finish = rest.finish;
+        Ok(())
+    }
+
+    fn failed(&self, error: &ChatError) -> ProposeError {
+        let model = self.chat.model();
+        match error {
+            // Without a layer that repeats, the next request is the repetition.
+            ChatError::Transient { .. } => ProposeError::Unusable(format!("{model}: {error}")),
+            ChatError::Configuration { .. }
+            | ChatError::Rejected { .. }
+            | ChatError::TooLong { .. }
+            | ChatError::Unreachable { .. }
+            | ChatError::Exhausted { .. }
+            | ChatError::Unrecorded { .. }
+            | ChatError::Recording { .. } => {
+                ProposeError::Unavailable(format!("model {model}: {error}"))
+            }
+        }
+    }
+}
+
+impl Proposer for ModelProposer {
+    fn name(&self) -> &str {
+        "model"
+    }
+
+    fn propose(&self, request: &ProposalRequest<'_>) -> Result<Vec<Proposal>, ProposeError> {
+        let mut conversation = self.converse(request)?;
+        let mut corrections = self.options.corrections;
+        loop {
+            self.finish(&mut conversation, request.attempt)?;
+            let result =
+                reply::read(&conversation.reply).and_then(|wish| apply::apply(wish, request));
+            let why = match result {
+                Ok(proposal) => return Ok(vec![proposal]),
+                Err(why) => why,
+            };
+            if corrections == 0 || !why.can_be_corrected() {
+                return Err(ProposeError::Unusable(why.to_string()));
+            }
+            corrections -= 1;
+            let Conversation {
+                system,
+                mut messages,
+                reply,
+            } = conversation;
+            if !reply.text.trim().is_empty() {
+                messages.push(said(Speaker::Assistant, reply.text));
+                messages.push(said(
+                    Speaker::User,
+                    format!("Your reply could not be used: {why}\nAnswer again, whole, in the same form."),
+                ));
+            }
+            let reply = self
+                .ask(&messages, &system, request.attempt)
+                .map_err(|error| self.failed(&error))?;
+            conversation = Conversation {
+                system,
+                messages,
+                reply,
+            };
+        }
+    }
+}
+
+struct Conversation {
+    system: String,
+    messages: Vec<Message>,
+    reply: ChatReply,
+}
+
+fn said(speaker: Speaker, text: String) -> Message {
+    Message { speaker, text }
+}
+
+fn bad_template(error: &minijinja::Error) -> ProposeError {
+    ProposeError::Unavailable(format!("the prompt's template does not render: {error:#}"))
+}

@@ -1,0 +1,390 @@
+//! What a model is asked: two templates filled with the task, the GPU, the source with line numbers, what
+//! became of it, and what failed here before. Its length is bounded; what is left out is said. It shows
+//! what a proposer may know, and so never an input, a seed or a sample.
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{Environment, UndefinedBehavior};
+use serde::Serialize;
+
+use crate::device::Gpu;
+use crate::propose::ProposalRequest;
+use crate::source::{DType, KnobValue, Setting, Source};
+use crate::task::{MathMode, Param, Purpose, Role, Task, Tolerance};
+use crate::verdict::{Verdict, feedback};
+
+/// The templates, in minijinja's language.
+pub(super) struct Prompts {
+    environment: Environment<'static>,
+}
+
+/// A filled prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Prompt {
+    pub(super) system: String,
+    pub(super) user: String,
+}
+
+/// Bytes of a prompt's parts that grow, as shares of its limit.
+const FEEDBACK_SHARE: usize = 8;
+const HISTORY_SHARE: usize = 12;
+/// Entries of the history that are shown, the latest.
+const HISTORY_SHOWN: usize = 8;
+
+impl Prompts {
+    /// The templates of this crate.
+    pub(super) fn embedded() -> Result<Self, minijinja::Error> {
+        let mut environment = Environment::new();
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        let lines = SyntaxConfig::builder()
+            .trim_blocks(true)
+            .lstrip_blocks(true)
+            .build()?;
+        environment.set_syntax(lines);
+        environment.add_template("system", include_str!("../prompts/system.md"))?;
+        environment.add_template("user", include_str!("../prompts/user.md"))?;
+        Ok(Self { environment })
+    }
+
+    /// Fills them. `limit` bounds the whole in bytes, but for what cannot be left out.
+    pub(super) fn fill(
+        &self,
+        request: &ProposalRequest<'_>,
+        gpu: &Gpu,
+        limit: usize,
+    ) -> Result<Prompt, minijinja::Error> {
+        let system = self.environment.get_template("system")?.render(())?;
+        let user = self.environment.get_template("user")?;
+        let mut context = Context::new(request, gpu, limit);
+        let bare = user.render(Serde(&context))?.len() + system.len();
+        context.source.numbered = numbered(&request.source.text, limit.saturating_sub(bare));
+        let user = user.render(Serde(&context))?;
+        Ok(Prompt { system, user })
+    }
+}
+
+/// Whether the verdict asks for a repair rather than for more speed.
+fn needs_repair(verdict: &Verdict) -> bool {
+    match verdict {
+        Verdict::Measured(_) | Verdict::RecordedFailure { .. } => false,
+        Verdict::Unrenderable { .. }
+        | Verdict::Forbidden { .. }
+        | Verdict::Unassembled { .. }
+        | Verdict::AssemblerFailed { .. }
+        | Verdict::OverLimits { .. }
+        | Verdict::Faulted { .. }
+        | Verdict::Hung { .. }
+        | Verdict::Racy { .. }
+        | Verdict::Wrong { .. }
+        | Verdict::Voided { .. } => true,
+    }
+}
+
+#[derive(Serialize)]
+struct Context {
+    task: TaskWords,
+    gpu: GpuWords,
+    source: SourceWords,
+    setting: Option<String>,
+    feedback: Option<String>,
+    history: Vec<Tried>,
+    request: &'static str,
+}
+
+#[derive(Serialize)]
+struct TaskWords {
+    name: String,
+    title: String,
+    params: Vec<ParamWords>,
+    timed: String,
+    checked: String,
+    math: &'static str,
+    tolerances: Vec<String>,
+    cost: String,
+    rules: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct ParamWords {
+    name: String,
+    words: String,
+}
+
+#[derive(Serialize)]
+struct GpuWords {
+    name: String,
+    arch: String,
+    facts: String,
+}
+
+#[derive(Serialize)]
+struct SourceWords {
+    numbered: String,
+    knobs: Vec<String>,
+    points: u64,
+}
+
+#[derive(Serialize)]
+struct Tried {
+    edit: String,
+    outcome: String,
+}
+
+impl Context {
+    fn new(request: &ProposalRequest<'_>, gpu: &Gpu, limit: usize) -> Self {
+        let source = request.source;
+        let repair = request.feedback.is_some_and(needs_repair);
+        let told = request
+            .feedback
+            .map(|verdict| feedback(verdict, &source.text, limit / FEEDBACK_SHARE));
+        let skipped = request.history.len().saturating_sub(HISTORY_SHOWN);
+        let each = limit / HISTORY_SHARE / HISTORY_SHOWN;
+        let history = request.history[skipped..]
+            .iter()
+            .map(|(edit, outcome)| Tried {
+                edit: super::reply::one_line(edit, each / 3),
+                outcome: super::reply::one_line(outcome, each),
+            })
+            .collect();
+        Self {
+            task: task_words(request.task, gpu),
+            gpu: gpu_words(gpu),
+            source: source_words(source),
+            setting: request.setting.as_ref().map(setting_words),
+            feedback: told.map(|text| text.trim_end().to_owned()),
+            history,
+            request: if repair { "repair" } else { "improve" },
+        }
+    }
+}
+
+fn task_words(task: &Task, gpu: &Gpu) -> TaskWords {
+    let sizes = |wanted: &[Purpose]| -> String {
+        let mut all: Vec<String> = task
+            .sizes
+            .iter()
+            .filter(|size| wanted.contains(&size.purpose))
+            .map(|size| {
+                let dims: Vec<String> = size
+                    .dims
+                    .iter()
+                    .map(|(k, v)| format!("{k} = {v}"))
+                    .collect();
+                dims.join(", ")
+            })
+            .collect();
+        all.dedup();
+        all.join("; ")
+    };
+    let mut rules = Vec::new();
+    if let Some(targets) = task.targets.get(&gpu.arch).filter(|list| !list.is_empty()) {
+        let names: Vec<String> = targets
+            .iter()
+            .map(|t| format!("`{}`", t.mnemonic))
+            .collect();
+        rules.push(format!("The work must be done by {}.", names.join(" and ")));
+    }
+    let listed = |list: &[String]| -> String {
+        let names: Vec<String> = list.iter().map(|name| format!("`{name}`")).collect();
+        names.join(", ")
+    };
+    if !task.policy.allow.is_empty() {
+        rules.push(format!(
+            "Only these instructions are allowed: {}.",
+            listed(&task.policy.allow)
+        ));
+    }
+    if !task.policy.deny.is_empty() {
+        rules.push(format!(
+            "These instructions are not allowed: {}.",
+            listed(&task.policy.deny)
+        ));
+    }
+    let restricted = !task.policy.allow.is_empty() || !task.policy.deny.is_empty();
+    if restricted && !task.policy.reason.is_empty() {
+        rules.push(format!("Why: {}", task.policy.reason));
+    }
+    if !task.nondeterministic.is_empty() {
+        rules.push(format!(
+            "Repeats may differ within the tolerance in {} (atomics are fine there).",
+            listed(&task.nondeterministic)
+        ));
+    }
+    TaskWords {
+        name: task.name.clone(),
+        title: task.title.trim_end_matches('.').to_owned(),
+        params: task.params.iter().map(param_words).collect(),
+        timed: sizes(&[Purpose::Bench]),
+        checked: sizes(&[Purpose::Smoke, Purpose::Edge]),
+        math: match task.math {
+            MathMode::Ieee => {
+                "the declared precision throughout; no tf32, no approximate functions, no flushed denormals."
+            }
+            MathMode::Fast => {
+                "approximate functions and flushed denormals are fine within the tolerance."
+            }
+        },
+        tolerances: task
+            .tolerances
+            .iter()
+            .map(|(output, tolerance)| {
+                format!("Tolerance of `{output}`: {}", tolerance_words(tolerance))
+            })
+            .collect(),
+        cost: format!(
+            "{} FLOPs, at least {} bytes of device memory",
+            task.cost.flops, task.cost.bytes
+        ),
+        rules,
+    }
+}
+
+fn param_words(param: &Param) -> ParamWords {
+    let dtype = dtype_word(param.dtype);
+    let shape = if param.shape.is_empty() {
+        String::new()
+    } else {
+        format!("[{}]", param.shape.join(", "))
+    };
+    let words = match param.role {
+        Role::Input => format!("input, device pointer to {dtype}{shape}, never written"),
+        Role::Output => format!(
+            "output, device pointer to {dtype}{shape}; it arrives with garbage and is written in full"
+        ),
+        Role::Scalar => match &param.value {
+            Some(value) => format!("{dtype} by value: {value}"),
+            None => format!("{dtype} by value"),
+        },
+    };
+    ParamWords {
+        name: param.name.clone(),
+        words,
+    }
+}
+
+fn tolerance_words(tolerance: &Tolerance) -> String {
+    match tolerance {
+        Tolerance::Exact => "bit for bit.".to_owned(),
+        Tolerance::Dot { length, accumulate } => format!(
+            "a sum of {length} terms accumulated in {}, in any order; about the rounding error of such a sum.",
+            dtype_word(*accumulate)
+        ),
+        Tolerance::Pointwise { ulps, absolute } => {
+            format!("each element within {ulps} units in the last place (plus {absolute}).")
+        }
+        Tolerance::Norm { relative } => {
+            format!("the error's norm within {relative} of the output's norm.")
+        }
+    }
+}
+
+fn gpu_words(gpu: &Gpu) -> GpuWords {
+    GpuWords {
+        name: gpu.name.clone(),
+        arch: gpu.arch.to_string(),
+        facts: format!(
+            "{} SMs at {:.0} MHz; device memory {:.2} TB/s; L2 {}; shared memory {} a block, {} an SM; {} registers, \
+             {} threads and {} blocks an SM; {} fp32 FMAs a cycle and SM.",
+            gpu.sm_count,
+            gpu.sm_clock_mhz,
+            gpu.memory_bandwidth / 1e12,
+            gpu.l2,
+            gpu.smem_per_block,
+            gpu.smem_per_sm,
+            gpu.registers_per_sm,
+            gpu.threads_per_sm,
+            gpu.blocks_per_sm,
+            gpu.fp32_fma_per_cycle
+        ),
+    }
+}
+
+fn source_words(source: &Source) -> SourceWords {
+    let knobs = source.space().knobs().iter().map(|knob| {
+        let values: Vec<String> = knob.values.iter().map(value_word).collect();
+        let default = value_word(&knob.values[usize::from(knob.default)]);
+        format!("{}: {} (default {default})", knob.name, values.join(", "))
+    });
+    SourceWords {
+        numbered: String::new(),
+        knobs: knobs.collect(),
+        points: source.space().len(),
+    }
+}
+
+fn setting_words(setting: &Setting) -> String {
+    let pairs: Vec<String> = setting
+        .iter()
+        .map(|(name, value)| format!("{name} = {}", value_word(value)))
+        .collect();
+    if pairs.is_empty() {
+        "its only setting".to_owned()
+    } else {
+        pairs.join(", ")
+    }
+}
+
+/// As the header and JSON write it.
+fn value_word(value: &KnobValue) -> String {
+    match value {
+        KnobValue::Int(value) => value.to_string(),
+        KnobValue::Text(text) => format!("{text:?}"),
+    }
+}
+
+fn dtype_word(dtype: DType) -> String {
+    format!("{dtype:?}").to_lowercase()
+}
+
+/// The text with line numbers, in at most `limit` bytes: where it is longer its middle is left out.
+fn numbered(text: &str, limit: usize) -> String {
+    let lines: Vec<String> = text
+        .lines()
+        .enumerate()
+        .map(|(index, line)| format!("{:>4} | {}\n", index + 1, line.trim_end()))
+        .collect();
+    let total: usize = lines.iter().map(String::len).sum();
+    if total <= limit {
+        return lines.concat().trim_end().to_owned();
+    }
+    // The header and the signature stand first; the end shows how it is left. Two thirds for the former.
+    const NOTE: usize = 160;
+    let room = limit.saturating_sub(NOTE);
+    let fit = |lines: &mut dyn Iterator<Item = &String>, room: usize| -> usize {
+        let mut used = 0;
+        lines
+            .take_while(|line| {
+                used += line.len();
+                used <= room
+            })
+            .count()
+    };
+    let head = fit(&mut lines.iter(), room / 3 * 2);
+    let tail = fit(&mut lines[head..].iter().rev(), room / 3);
+    let (from, to) = (head + 1, lines.len() - tail);
+    format!(
+        "{}… lines {from} to {to} are left out for length: edit with hunks, do not send the whole source …\n{}",
+        lines[..head].concat(),
+        lines[lines.len() - tail..].concat().trim_end()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::numbered;
+
+    #[test]
+    fn a_long_source_loses_its_middle_and_says_so() {
+        let text: String = (0..1000)
+            .map(|n| format!("add.u32 %r{n}, %r1, %r2;\n"))
+            .collect();
+        let whole = numbered(&text, usize::MAX);
+        assert!(whole.starts_with("   1 | add.u32 %r0") && whole.ends_with("%r999, %r1, %r2;"));
+        for limit in [0, 100, 1000, 5000, 20_000] {
+            let short = numbered(&text, limit);
+            assert!(short.len() <= limit.max(160), "{limit}: {}", short.len());
+            assert!(short.contains("are left out"));
+        }
+        assert_eq!(numbered("a\n", 100), "   1 | a");
+    }
+}

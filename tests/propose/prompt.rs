@@ -1,0 +1,206 @@
+//! What a model is told, and how a conversation goes.
+
+use std::sync::{Arc, Mutex};
+
+use warptree::llm::{Chat, ChatError, ChatReply, ChatRequest, Finish, Speaker, Usage};
+use warptree::propose::{AskOptions, ModelProposer, ProposalRequest, ProposeError, Proposer};
+use warptree::verdict::{Diagnostic, Severity, Verdict};
+
+use crate::gpu::h200;
+use crate::replies::{best, parent, reduce_sum};
+
+/// Answers from a list, and keeps what it was asked.
+struct Listens {
+    replies: Mutex<Vec<Result<ChatReply, ChatError>>>,
+    asked: Arc<Mutex<Vec<ChatRequest>>>,
+}
+
+impl Chat for Listens {
+    fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ChatError> {
+        self.asked
+            .lock()
+            .expect("not poisoned")
+            .push(request.clone());
+        self.replies.lock().expect("not poisoned").remove(0)
+    }
+
+    fn model(&self) -> &str {
+        "listens"
+    }
+}
+
+fn says(text: &str) -> Result<ChatReply, ChatError> {
+    Ok(ChatReply {
+        text: text.to_owned(),
+        finish: Finish::Stop,
+        usage: Usage::default(),
+    })
+}
+
+fn ask(
+    replies: Vec<Result<ChatReply, ChatError>>,
+    options: AskOptions,
+    feedback: Option<&Verdict>,
+) -> (Result<usize, ProposeError>, Vec<ChatRequest>) {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let chat = Listens {
+        replies: Mutex::new(replies),
+        asked: Arc::clone(&asked),
+    };
+    let (task, source) = (reduce_sum(), parent());
+    let history = [
+        (
+            "model: use shared memory".to_owned(),
+            "wrong: never written".to_owned(),
+        ),
+        ("register cap".to_owned(), "measured, 3 % slower".to_owned()),
+    ];
+    let result = ModelProposer::new(Arc::new(chat), h200(), options)
+        .expect("good templates")
+        .propose(&ProposalRequest {
+            task: &task,
+            source: &source,
+            setting: Some(best()),
+            feedback,
+            history: &history,
+            attempt: 3,
+        });
+    let asked = asked.lock().expect("not poisoned").clone();
+    (result.map(|proposals| proposals.len()), asked)
+}
+
+fn refused_by_ptxas() -> Verdict {
+    Verdict::Unassembled {
+        diagnostics: vec![Diagnostic {
+            severity: Severity::Error,
+            code: "ptxas".to_owned(),
+            message: "Unknown symbol '%r99'".to_owned(),
+            line: Some(33),
+            other_line: None,
+            help: Some("declare the register".to_owned()),
+        }],
+    }
+}
+
+const GOOD: &str = "```json\n{\"settings\": [{\"ITEMS\": 2}]}\n```";
+
+#[test]
+fn the_prompt_tells_task_gpu_source_feedback_history_and_request() {
+    let (result, asked) = ask(
+        vec![says(GOOD)],
+        AskOptions::default(),
+        Some(&refused_by_ptxas()),
+    );
+    assert_eq!(result.expect("a proposal"), 1);
+    let [request] = asked.as_slice() else {
+        panic!("{} requests", asked.len());
+    };
+    assert_eq!(request.sample, 3);
+    insta::assert_snapshot!("system", request.system);
+    insta::assert_snapshot!("user", request.messages[0].text);
+}
+
+#[test]
+fn a_first_prompt_asks_for_more_speed() {
+    let (_, asked) = ask(vec![says(GOOD)], AskOptions::default(), None);
+    let text = &asked[0].messages[0].text;
+    assert!(text.contains("# Request: improve"), "{text}");
+    assert!(!text.contains("What became of it"));
+}
+
+#[test]
+fn the_length_of_a_prompt_is_bounded() {
+    for prompt_limit in [8_000, 10_000, 12_000] {
+        let options = AskOptions {
+            prompt_limit,
+            ..AskOptions::default()
+        };
+        let (_, asked) = ask(vec![says(GOOD)], options, Some(&refused_by_ptxas()));
+        let bytes = asked[0].bytes();
+        assert!(
+            bytes <= prompt_limit as u64 + 200,
+            "{bytes} of {prompt_limit}"
+        );
+    }
+}
+
+#[test]
+fn a_prompt_that_does_not_fit_the_model_is_halved_once() {
+    let long = || {
+        Err(ChatError::TooLong {
+            message: "maximum context length".to_owned(),
+        })
+    };
+    let options = AskOptions {
+        prompt_limit: 16_000,
+        ..AskOptions::default()
+    };
+    let (result, asked) = ask(vec![long(), says(GOOD)], options, None);
+    assert_eq!(result.expect("the shorter one fits"), 1);
+    assert!(asked[1].bytes() < asked[0].bytes());
+    let (result, _) = ask(vec![long(), long()], options, None);
+    assert!(
+        matches!(result, Err(ProposeError::Unavailable(_))),
+        "{result:?}"
+    );
+}
+
+#[test]
+fn a_reply_that_cannot_be_used_is_told_back_once() {
+    let bad = "```json\n{\"settings\": [{\"ITEM\": 2}]}\n```";
+    let (result, asked) = ask(vec![says(bad), says(GOOD)], AskOptions::default(), None);
+    assert_eq!(result.expect("corrected"), 1);
+    let [_, reply, told] = asked[1].messages.as_slice() else {
+        panic!("{:?}", asked[1].messages);
+    };
+    assert_eq!(
+        (reply.speaker, reply.text.as_str()),
+        (Speaker::Assistant, bad)
+    );
+    assert!(
+        told.text.contains("could not be used") && told.text.contains("ITEMS"),
+        "{}",
+        told.text
+    );
+
+    let (result, asked) = ask(
+        vec![says(bad), says("no idea")],
+        AskOptions::default(),
+        None,
+    );
+    assert_eq!(asked.len(), 2);
+    match result {
+        Err(ProposeError::Unusable(message)) => assert!(message.contains("no idea"), "{message}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_model_out_of_service_says_so_in_one_message() {
+    for error in [
+        ChatError::Unreachable {
+            attempts: 5,
+            message: "time-out".to_owned(),
+        },
+        ChatError::Exhausted {
+            message: "the model budget is spent".to_owned(),
+        },
+        ChatError::Rejected {
+            status: 401,
+            message: "bad key".to_owned(),
+        },
+    ] {
+        let words = error.to_string();
+        let (result, asked) = ask(vec![Err(error)], AskOptions::default(), None);
+        assert_eq!(asked.len(), 1);
+        match result {
+            Err(ProposeError::Unavailable(message)) => {
+                assert!(
+                    message.contains(&words) && message.contains("listens"),
+                    "{message}"
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Every way in which models were seen to answer: `tests/data/replies/NAME.md` is a reply, `NAME.json`
+//! beside it what must come of it. The source asked about is `parent.ptx` there, of the task `reduce_sum`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Deserialize;
+use warptree::llm::{Chat, ChatError, ChatReply, ChatRequest, Finish, Usage};
+use warptree::propose::{
+    AskOptions, ModelProposer, Proposal, ProposalRequest, ProposeError, Proposer,
+};
+use warptree::source::{KnobValue, Setting, Source};
+use warptree::task::{Catalogue, Task};
+
+use crate::gpu::h200;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    /// What is special about the reply, for readers.
+    about: String,
+    /// Where the server says why it ended; `stop` else.
+    finish: Option<Finish>,
+    /// What a model says when asked to go on after a cut.
+    rest: Option<String>,
+    #[serde(flatten)]
+    outcome: Outcome,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Outcome {
+    Proposal(Expected),
+    /// Texts that the message holds.
+    Unusable(Vec<String>),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expected {
+    #[serde(default)]
+    label: Option<String>,
+    /// The child's text holds these.
+    #[serde(default)]
+    has: Vec<String>,
+    /// And none of these.
+    #[serde(default)]
+    lacks: Vec<String>,
+    /// The text is the parent's.
+    #[serde(default)]
+    same_text: bool,
+    /// Exactly these settings, in order; others are at the parent's best.
+    settings: Option<Vec<Setting>>,
+    /// The rationale holds these.
+    #[serde(default)]
+    rationale: Vec<String>,
+}
+
+/// Says one thing, then another when asked to go on.
+struct Says {
+    first: ChatReply,
+    rest: Option<String>,
+}
+
+impl Chat for Says {
+    fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ChatError> {
+        if request.messages.len() == 1 {
+            return Ok(self.first.clone());
+        }
+        match &self.rest {
+            Some(rest) => Ok(answer(rest.clone(), Finish::Stop)),
+            None => Ok(answer(String::new(), Finish::Length)),
+        }
+    }
+
+    fn model(&self) -> &str {
+        "says"
+    }
+}
+
+fn answer(text: String, finish: Finish) -> ChatReply {
+    ChatReply {
+        text,
+        finish,
+        usage: Usage::default(),
+    }
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/replies")
+}
+
+pub fn parent() -> Arc<Source> {
+    let text = std::fs::read_to_string(folder().join("parent.ptx")).expect("is there");
+    Arc::new(Source::parse(&text).expect("the parent is a good source"))
+}
+
+pub fn reduce_sum() -> Task {
+    Catalogue::embedded()
+        .task("reduce_sum")
+        .expect("is embedded")
+}
+
+/// The parent's best setting so far: not the default.
+pub fn best() -> Setting {
+    Setting::from([
+        ("BLOCK".to_owned(), KnobValue::Int(512)),
+        ("ITEMS".to_owned(), KnobValue::Int(4)),
+        ("CACHE".to_owned(), KnobValue::Text(String::new())),
+    ])
+}
+
+fn propose(
+    text: String,
+    case: &Case,
+    parent: &Arc<Source>,
+    task: &Task,
+) -> Result<Vec<Proposal>, ProposeError> {
+    let chat = Says {
+        first: answer(text, case.finish.clone().unwrap_or(Finish::Stop)),
+        rest: case.rest.clone(),
+    };
+    let options = AskOptions {
+        corrections: 0,
+        ..AskOptions::default()
+    };
+    ModelProposer::new(Arc::new(chat), h200(), options)
+        .expect("good templates")
+        .propose(&ProposalRequest {
+            task,
+            source: parent,
+            setting: Some(best()),
+            feedback: None,
+            history: &[],
+            attempt: 0,
+        })
+}
+
+fn fault(case: &Case, parent: &Source, got: Result<Vec<Proposal>, ProposeError>) -> Option<String> {
+    match (&case.outcome, got) {
+        (Outcome::Unusable(words), Err(ProposeError::Unusable(message))) => words
+            .iter()
+            .find(|word| !message.contains(*word))
+            .map(|word| format!("`{word}` is not in the message: {message}")),
+        (Outcome::Proposal(expected), Ok(proposals)) => {
+            let [proposal] = proposals.as_slice() else {
+                return Some(format!("{} proposals", proposals.len()));
+            };
+            if Source::parse(&proposal.text).is_err() {
+                return Some("the child is no source".to_owned());
+            }
+            let text = &proposal.text;
+            let rationale = proposal.rationale.as_deref().unwrap_or("");
+            let full: Option<Vec<Setting>> = expected.settings.as_ref().map(|settings| {
+                let whole = |own: &Setting| best().into_iter().chain(own.clone()).collect();
+                settings.iter().map(whole).collect()
+            });
+            let missing = expected.has.iter().find(|part| !text.contains(*part));
+            let left = expected.lacks.iter().find(|part| text.contains(*part));
+            let unsaid = expected
+                .rationale
+                .iter()
+                .find(|part| !rationale.contains(*part));
+            if let Some(part) = missing {
+                Some(format!("the child lacks `{part}`:\n{text}"))
+            } else if let Some(part) = left {
+                Some(format!("the child holds `{part}`:\n{text}"))
+            } else if expected.same_text != (*text == parent.text) {
+                Some(
+                    "the text is changed where it should not be, or not where it should".to_owned(),
+                )
+            } else if full.as_ref().is_some_and(|full| *full != proposal.settings) {
+                Some(format!("settings {:?}", proposal.settings))
+            } else if let Some(part) = unsaid {
+                Some(format!("the rationale lacks `{part}`: {rationale}"))
+            } else {
+                (expected.label.as_ref())
+                    .filter(|label| **label != proposal.label)
+                    .map(|_| format!("label `{}`", proposal.label))
+            }
+        }
+        (_, got) => Some(format!("{got:?}")),
+    }
+}
+
+#[test]
+fn every_reply_comes_to_what_stands_beside_it() {
+    let (parent, task) = (parent(), reduce_sum());
+    let mut faults = Vec::new();
+    let mut count = 0;
+    let mut names: Vec<PathBuf> = std::fs::read_dir(folder())
+        .expect("is there")
+        .map(|entry| entry.expect("readable").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .collect();
+    names.sort();
+    for path in names {
+        let text = std::fs::read_to_string(&path).expect("readable");
+        let expected =
+            std::fs::read_to_string(path.with_extension("json")).expect("an expectation beside it");
+        let case: Case = serde_json::from_str(&expected)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert!(!case.about.is_empty());
+        count += 1;
+        if let Some(fault) = fault(&case, &parent, propose(text, &case, &parent, &task)) {
+            faults.push(format!("{}: {fault}", path.display()));
+        }
+    }
+    assert!(
+        faults.is_empty(),
+        "{} of {count}:\n{}",
+        faults.len(),
+        faults.join("\n\n")
+    );
+    assert!(count >= 40, "{count} replies");
+}
