@@ -6,6 +6,7 @@ pub mod expr;
 pub mod llm;
 pub mod propose;
 pub mod ptx;
+pub mod search;
 pub mod source;
 pub mod task;
 pub mod toolchain;

@@ -35,6 +35,8 @@ pub struct About {
     pub cannot_check: Vec<String>,
     /// The largest total of a job's buffers that it executes; larger jobs are only timed.
     pub largest: Bytes,
+    /// Whether the timed size is executed and verified too, not only timed.
+    pub runs_timed_size: bool,
 }
 
 /// Facts of a GPU that launches, limits and cost models need.

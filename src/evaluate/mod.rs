@@ -5,6 +5,7 @@ pub mod audit;
 pub mod limits;
 pub mod ptxas;
 pub mod ptxas_output;
+pub mod recorded;
 
 use std::sync::Arc;
 

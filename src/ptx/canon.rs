@@ -297,6 +297,12 @@ fn write_variable(out: &mut String, variable: &Variable, names: &[String], renam
         let _ = write!(out, "{linkage} ");
     }
     out.push_str(&variable.space);
+    // ptxas wants `.attribute(…)` here and all others after the type.
+    let (first, last): (Vec<_>, Vec<_>) =
+        (variable.attributes.iter()).partition(|a| a.starts_with(".attribute"));
+    for attribute in first {
+        let _ = write!(out, " {attribute}");
+    }
     if let Some(align) = variable.align {
         let _ = write!(out, " .align {align}");
     }
@@ -304,7 +310,7 @@ fn write_variable(out: &mut String, variable: &Variable, names: &[String], renam
         let _ = write!(out, " .v{lanes}");
     }
     let _ = write!(out, " {}", variable.ty);
-    for attribute in &variable.attributes {
+    for attribute in last {
         let _ = write!(out, " {attribute}");
     }
     for (position, (declared, name)) in variable.names.iter().zip(names).enumerate() {

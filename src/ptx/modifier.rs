@@ -64,7 +64,11 @@ pub(super) fn sorted(instruction: &Instruction) -> Vec<&str> {
     };
     let mut modifiers: Vec<&str> = instruction.modifiers.iter().map(String::as_str).collect();
     modifiers.sort_by_key(|modifier| {
-        let kind = kind(modifier);
+        let kind = match (instruction.opcode.as_str(), *modifier) {
+            // `barrier.cluster.arrive.release`: which barrier, not a scope.
+            ("barrier", "cluster" | "cta") => Kind::Operation,
+            (_, modifier) => kind(modifier),
+        };
         (kind, free(kind).then_some(*modifier))
     });
     modifiers

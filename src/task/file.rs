@@ -181,7 +181,7 @@ impl Checker<'_> {
         for name in &raw.nondeterministic {
             self.output(name, &outputs)?;
         }
-        let reference = self.reference(&raw.reference, &params)?;
+        let reference = self.reference(&raw.reference, &params, &tolerances)?;
         self.cost(&raw.cost, &params, &sizes)?;
         let targets = self.targets(&raw.targets, &sizes)?;
         let policy = self.policy(&raw.policy)?;
@@ -538,6 +538,7 @@ impl Checker<'_> {
         &self,
         raw: &Spanned<RawReference>,
         params: &[Param],
+        tolerances: &BTreeMap<String, Tolerance>,
     ) -> Result<Reference, TaskError> {
         let r = raw.get_ref();
         match (&r.builtin, &r.kernel, &r.command) {
@@ -549,6 +550,18 @@ impl Checker<'_> {
             }
             (None, Some(kernel), None) => {
                 self.file(kernel)?;
+                if let Some((output, _)) = tolerances
+                    .iter()
+                    .find(|(_, tolerance)| matches!(tolerance, Tolerance::Dot { .. }))
+                {
+                    return Err(self.at(
+                        kernel.span(),
+                        format_args!(
+                            "a kernel does not give the scale that {output}'s tolerance needs"
+                        ),
+                        "use kind `pointwise`, `norm` or `exact`, or another reference",
+                    ));
+                }
                 Ok(Reference::Kernel(kernel.get_ref().clone()))
             }
             (None, None, Some(command)) => {

@@ -13,10 +13,16 @@
 //! ```
 
 mod catalogue;
+pub mod compare;
+mod element;
 mod error;
 mod file;
+pub mod inputs;
 pub mod mistakes;
+mod problem;
+pub mod proof;
 pub mod reference;
+pub mod scaffold;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,6 +37,7 @@ use crate::units::{Digest, SmArch};
 pub use catalogue::Catalogue;
 pub use error::TaskError;
 pub use mistakes::Mistake;
+pub use problem::{Buffer, GUARD_BYTE, GUARD_ZONE, Poison, Problem, Work};
 
 /// A loaded and checked task.
 #[derive(Clone, Debug)]

@@ -1,8 +1,103 @@
 //! What computes the expected outputs: float64 references of this crate, or an external command.
-//! A trusted kernel is run by the evaluation pipeline on the device, never here.
+//! A trusted kernel is run by the evaluation pipeline on the device, never here; see [`Expected::trusted`].
+//! Expected outputs never enter the process that runs a candidate.
 
-use super::{Builtin, Param, Role};
+mod builtin;
+mod command;
+mod npy;
+
+use std::time::Duration;
+
+pub(super) use builtin::Sum;
+
+use super::element::decode_all;
+use super::{Buffer, Builtin, Param, Problem, Reference, Role, Tolerance};
 use crate::source::DType;
+
+/// What an output must hold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expected {
+    /// The output parameter.
+    pub output: String,
+    /// Which of its elements are known.
+    pub elements: Elements,
+    /// Their values, in the order of `elements`.
+    pub values: Values,
+}
+
+/// Which elements of an output are known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Elements {
+    /// Every one.
+    All,
+    /// These, by row-major index, where a full reference would take too long. Chosen by the problem's seed.
+    Sampled(Vec<u64>),
+}
+
+/// Expected values.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    /// Elements as bytes of the output's type: compared bit for bit.
+    Bits(Vec<u8>),
+    /// Float64 values.
+    Reals {
+        /// The value.
+        y: Vec<f64>,
+        /// √Σ a²b² over the element's terms, where the tolerance is that of a sum; else |y|.
+        scale: Vec<f64>,
+    },
+}
+
+/// Why there are no expected outputs.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ReferenceError(pub(super) String);
+
+/// Computes a problem's expected outputs. An external command is given `limit` to end.
+///
+/// A task whose reference is a trusted kernel gives an error: run its kernel on the problem's inputs and
+/// make the expected outputs with [`Expected::trusted`].
+pub fn expected(problem: &Problem, limit: Duration) -> Result<Vec<Expected>, ReferenceError> {
+    let fail = |message| ReferenceError(format!("at {}: {message}", problem.label()));
+    match &problem.task.reference {
+        Reference::Builtin(builtin) => builtin::expected(*builtin, problem).map_err(fail),
+        Reference::Command(command) => command::expected(command, problem, limit).map_err(fail),
+        Reference::Kernel(file) => Err(fail(format!(
+            "the reference is the kernel {file}, which a device must run"
+        ))),
+    }
+}
+
+impl Expected {
+    /// What a trusted kernel wrote to `output`: `bytes` is the whole buffer.
+    pub fn trusted(
+        problem: &Problem,
+        output: &Buffer,
+        bytes: Vec<u8>,
+    ) -> Result<Self, ReferenceError> {
+        if bytes.len() as u64 != output.bytes.0 {
+            return Err(ReferenceError(format!(
+                "the reference kernel gave {} bytes for {}, {} are wanted",
+                bytes.len(),
+                output.name,
+                output.bytes.0
+            )));
+        }
+        let values = match problem.task.tolerances.get(&output.name) {
+            Some(Tolerance::Exact) | None => Values::Bits(bytes),
+            Some(Tolerance::Dot { .. } | Tolerance::Pointwise { .. } | Tolerance::Norm { .. }) => {
+                let y = decode_all(output.dtype, &bytes);
+                let scale = y.iter().map(|y| y.abs()).collect();
+                Values::Reals { y, scale }
+            }
+        };
+        Ok(Self {
+            output: output.name.clone(),
+            elements: Elements::All,
+            values,
+        })
+    }
+}
 
 impl Builtin {
     /// Whether the parameters, scalars aside, are the ones this reference takes.

@@ -1,0 +1,577 @@
+//! The search as a state machine: [`Search::next`] asks, [`Search::apply`] tells. Its state is the fold of
+//! what it was told; it has no threads, reads no clock and touches no file.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::graph::{EdgeId, Graph, NodeId, Refused};
+use super::params::SearchParams;
+use super::policy::{Action, Content, Expanders, Origin, Policy, SourceState, source};
+use super::request::{
+    Applied, ApplyError, Child, Expander, Grown, Next, Outcome, Request, Root, Ticket,
+};
+use super::stop::{Progress, StopReason};
+use super::tuner::{Trial, Tuner};
+use super::value::Value;
+use crate::source::{Point, Setting, Source};
+use crate::units::{Digest, Nanos};
+
+/// How fast old gains are forgotten: the weight of the newest.
+const GAIN_MEMORY: f64 = 0.1;
+
+/// A search under way.
+#[derive(Clone, Debug)]
+pub struct Search {
+    params: SearchParams,
+    seed: u64,
+    graph: Graph<Content>,
+    by_digest: HashMap<Digest, NodeId>,
+    expanders: Expanders,
+    /// Given sources not yet admitted, then those new: each gets a trial before it is judged.
+    waiting: VecDeque<NodeId>,
+    on_trial: VecDeque<NodeId>,
+    flights: BTreeMap<Ticket, Flight>,
+    asked: u64,
+    evaluations_in_flight: u32,
+    progress: Progress,
+    best: Option<(NodeId, Nanos)>,
+}
+
+/// A request in flight.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+enum Flight {
+    Evaluation { node: NodeId, point: Point },
+    Expansion { node: NodeId, by: Expander },
+}
+
+/// A node as reports read it.
+#[derive(Clone, Debug)]
+pub struct NodeView<'a> {
+    /// Its number, in order of creation.
+    pub id: NodeId,
+    /// Where it grew from; more than one where edits met.
+    pub parents: Vec<NodeId>,
+    /// What made it.
+    pub label: &'a str,
+    /// Its text.
+    pub source: &'a Arc<Source>,
+    /// Its own best setting that did not fail.
+    pub best: Option<&'a Trial>,
+    /// The best cost here or below.
+    pub best_below: Option<Nanos>,
+    /// Evaluations judged.
+    pub evaluations: u32,
+    /// Those that were valid.
+    pub valid: u32,
+    /// Its settings in the order asked.
+    pub trials: &'a [Trial],
+    /// Whether anything is left to try here or below.
+    pub open: bool,
+}
+
+impl Search {
+    /// A search from these sources with these expanders in service.
+    pub fn new(params: SearchParams, seed: u64, roots: Vec<Root>, by: &[Expander]) -> Self {
+        let expanders = Expanders {
+            rewrites: by.contains(&Expander::Rewrites),
+            model: by.contains(&Expander::Model),
+            rewrite_gain: params.rewrite_gain,
+            model_gain: params.model_gain,
+        };
+        let mut search = Self {
+            params,
+            seed,
+            graph: Graph::new(Content::Task),
+            by_digest: HashMap::new(),
+            expanders,
+            waiting: VecDeque::new(),
+            on_trial: VecDeque::new(),
+            flights: BTreeMap::new(),
+            asked: 0,
+            evaluations_in_flight: 0,
+            progress: Progress::default(),
+            best: None,
+        };
+        for root in roots {
+            let mut first: Vec<Point> = root.source.space().default_point().into_iter().collect();
+            first.extend(points(&root.source, &root.settings));
+            match search.by_digest.get(&root.source.digest()) {
+                Some(&known) => {
+                    search.suggest(known, first);
+                }
+                None => {
+                    let node = search.grow(NodeId::ROOT, root.label, root.source, first, None);
+                    search.waiting.push_back(node);
+                }
+            }
+        }
+        search
+    }
+
+    /// What to do next. `elapsed` is the time spent so far, over all sessions; nothing but the time
+    /// rule looks at it.
+    pub fn next(&mut self, elapsed: Duration) -> Next {
+        if let Some(reason) = self.params.stop.reached(&self.progress, elapsed) {
+            return Next::Done(reason);
+        }
+        if self.flights.len() >= self.params.window.max(1) as usize {
+            return Next::Wait;
+        }
+        let planned = self.progress.judged + self.evaluations_in_flight;
+        if self
+            .params
+            .stop
+            .evaluations
+            .is_some_and(|most| planned >= most)
+        {
+            return Next::Wait;
+        }
+        match self.decide() {
+            Some((path, node, action)) => Next::Request(self.dispatch(&path, node, action)),
+            None if self.flights.is_empty() => Next::Done(StopReason::Exhausted),
+            None => Next::Wait,
+        }
+    }
+
+    /// Tells how a request ended.
+    pub fn apply(&mut self, outcome: &Outcome) -> Result<Applied, ApplyError> {
+        let ticket = outcome.ticket();
+        let flight = self
+            .flights
+            .get(&ticket)
+            .ok_or(ApplyError::NotInFlight(ticket))?
+            .clone();
+        let applied = match (flight, outcome) {
+            (Flight::Evaluation { node, point }, Outcome::Evaluated { value, .. }) => {
+                self.evaluated(node, &point, *value)
+            }
+            (Flight::Expansion { node, by }, Outcome::Expanded { children, .. }) => {
+                self.expanded(node, by, children)
+            }
+            (Flight::Expansion { node, by }, Outcome::ExpandFailed { .. }) => {
+                self.expand_failed(node, by);
+                Applied::default()
+            }
+            (Flight::Expansion { node, by }, Outcome::Unavailable { .. }) => {
+                self.unavailable(node, by);
+                Applied::default()
+            }
+            (Flight::Evaluation { .. }, _) | (Flight::Expansion { .. }, _) => {
+                return Err(ApplyError::WrongKind(ticket));
+            }
+        };
+        self.flights.remove(&ticket);
+        Ok(applied)
+    }
+
+    /// The parameters it runs with.
+    pub fn params(&self) -> &SearchParams {
+        &self.params
+    }
+
+    /// Evaluations judged so far.
+    pub fn evaluations(&self) -> u32 {
+        self.progress.judged
+    }
+
+    /// Requests in flight, oldest first.
+    pub fn in_flight(&self) -> impl Iterator<Item = Ticket> + '_ {
+        self.flights.keys().copied()
+    }
+
+    /// The node and setting of the best evaluation so far, and its cost.
+    pub fn best(&self) -> Option<(NodeId, &Point, Nanos)> {
+        let (node, cost) = self.best?;
+        let point = &self.source_state(node)?.tuner.best()?.point;
+        Some((node, point, cost))
+    }
+
+    /// A node's source; `None` for the root and for numbers that no node has.
+    pub fn source(&self, id: NodeId) -> Option<&Arc<Source>> {
+        self.source_state(id).map(|state| &state.source)
+    }
+
+    /// A node, for reports; `None` for the root and for numbers that no node has.
+    pub fn node(&self, id: NodeId) -> Option<NodeView<'_>> {
+        let state = self.source_state(id)?;
+        let node = self.graph.node(id);
+        let mut parents: Vec<NodeId> = self.graph.parents(id).map(|(_, parent)| parent).collect();
+        parents.sort_unstable();
+        Some(NodeView {
+            id,
+            parents,
+            label: &state.label,
+            source: &state.source,
+            best: state.tuner.best(),
+            best_below: node.best,
+            evaluations: state.tuner.judged() as u32,
+            valid: state.valid,
+            trials: state.tuner.trials(),
+            open: node.is_open(),
+        })
+    }
+
+    /// Every node but the root, in order of creation.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeView<'_>> {
+        self.graph.ids().filter_map(|id| self.node(id))
+    }
+
+    /// How a node came to be: the edits from the root's child to it, each with the node it led to.
+    pub fn lineage(&self, id: NodeId) -> Vec<(NodeId, &str)> {
+        let mut steps: Vec<(NodeId, &str)> = Vec::new();
+        if (id.0 as usize) < self.graph.len() {
+            let edges = self.graph.lineage(id);
+            steps.extend(edges.into_iter().map(|edge| {
+                let (_, end) = self.graph.ends(edge);
+                (end, self.graph.edge(edge).label.as_str())
+            }));
+        }
+        steps
+    }
+
+    /// A hash of everything that later choices depend on: equal states, equal futures.
+    pub fn fingerprint(&self) -> Digest {
+        let nodes: Vec<_> = self
+            .graph
+            .ids()
+            .map(|id| {
+                let node = self.graph.node(id);
+                let state = source(node).map(|state| {
+                    (
+                        (&state.label, state.source.digest(), state.tuner.state()),
+                        (state.valid, state.origin, state.rewrites, state.model),
+                        (state.repairs, state.tune_gain),
+                    )
+                });
+                let mut edges: Vec<_> = self
+                    .graph
+                    .children(id)
+                    .map(|(edge, child)| (edge, child, self.graph.edge(edge)))
+                    .collect();
+                edges.sort_unstable_by_key(|&(edge, _, _)| edge);
+                let counts = (node.own, node.best, node.visits, node.own_visits);
+                (counts, node.own_open(), node.is_open(), state, edges)
+            })
+            .collect();
+        let flights: Vec<_> = self.flights.iter().collect();
+        let state = (
+            (&self.params, self.seed, self.expanders, self.asked),
+            (
+                &self.waiting,
+                &self.on_trial,
+                flights,
+                self.evaluations_in_flight,
+            ),
+            (&self.progress, self.best, nodes),
+        );
+        let bytes = serde_json::to_vec(&state);
+        Digest::of(bytes.expect("invariant: the state has no map with odd keys"))
+    }
+
+    fn policy(&self) -> Policy<'_> {
+        Policy {
+            graph: &self.graph,
+            params: &self.params,
+            expanders: &self.expanders,
+            best: self.best.map(|(_, cost)| cost),
+        }
+    }
+
+    fn decide(&mut self) -> Option<(Vec<EdgeId>, NodeId, Action)> {
+        let visits = self.graph.node(NodeId::ROOT).visits;
+        let given = self.graph.children(NodeId::ROOT).count();
+        loop {
+            // Those on trial take turns; whoever is through drops out.
+            while let Some(node) = self.on_trial.pop_front() {
+                if let Some(action) = self.policy().trial(node) {
+                    self.on_trial.push_back(node);
+                    return Some((self.graph.lineage(node), node, action));
+                }
+            }
+            let admitted = self.policy().admitted(visits);
+            if given - self.waiting.len() < admitted
+                && let Some(node) = self.waiting.pop_front()
+            {
+                self.on_trial.push_back(node);
+                continue;
+            }
+            let admitted = given - self.waiting.len();
+            if let Some(choice) = self.policy().descend(admitted) {
+                return Some(choice);
+            }
+            // Nothing to do among those admitted: the cap must not end the search.
+            self.on_trial.push_back(self.waiting.pop_front()?);
+        }
+    }
+
+    fn dispatch(&mut self, path: &[EdgeId], node: NodeId, action: Action) -> Request {
+        let ticket = Ticket(self.asked);
+        self.asked += 1;
+        self.graph.visit(path);
+        let state = self.state_mut(node);
+        let (request, flight) = match action {
+            Action::Tune => {
+                let point = state
+                    .tuner
+                    .ask()
+                    .expect("invariant: a tuner that is not exhausted has a setting");
+                self.evaluations_in_flight += 1;
+                let flight = Flight::Evaluation {
+                    node,
+                    point: point.clone(),
+                };
+                (
+                    Request::Evaluate {
+                        ticket,
+                        node,
+                        point,
+                    },
+                    flight,
+                )
+            }
+            Action::Expand(by) => {
+                if state.is_broken() && by == Expander::Model {
+                    state.repairs -= 1;
+                }
+                let expander = state.expander_mut(by);
+                let attempt = expander.asked;
+                expander.asked += 1;
+                expander.in_flight = true;
+                let request = Request::Expand {
+                    ticket,
+                    node,
+                    by,
+                    attempt,
+                };
+                (request, Flight::Expansion { node, by })
+            }
+        };
+        self.flights.insert(ticket, flight);
+        self.refresh(node);
+        request
+    }
+
+    fn evaluated(&mut self, id: NodeId, point: &Point, value: Value) -> Applied {
+        self.evaluations_in_flight -= 1;
+        self.progress.record(value.cost(), &self.params.stop);
+        let trial = self.params.trial as usize;
+        let before = self.graph.node(id).own;
+        let state = self.state_mut(id);
+        state.tuner.tell(point, value);
+        state.valid += u32::from(value != Value::Failed);
+        let gain = match (before, value.cost()) {
+            (Some(before), Some(cost)) => (1.0 - cost.get() / before.get()).max(0.0),
+            (Some(_), None) | (None, _) => 0.0,
+        };
+        if before.is_some() {
+            state.tune_gain += GAIN_MEMORY * (gain - state.tune_gain);
+        }
+        let through = state.tuner.judged() >= trial || state.tuner.is_exhausted();
+        let credit = match &mut state.origin {
+            Some(origin) if through && !origin.credited => {
+                origin.credited = true;
+                Some(*origin)
+            }
+            Some(_) | None => None,
+        };
+        if let Some(cost) = value.cost() {
+            self.graph.improve(id, cost);
+        }
+        if let Some(origin) = credit {
+            let gain = match (origin.parent_best, self.graph.node(id).own) {
+                (Some(parent), Some(own)) => (1.0 - own.get() / parent.get()).max(0.0),
+                (None, _) | (_, None) => 0.0,
+            };
+            self.learn_gain(origin.by, gain);
+        }
+        let best = value
+            .cost()
+            .is_some_and(|cost| self.best.is_none_or(|(_, best)| cost < best));
+        if best {
+            self.best = value.cost().map(|cost| (id, cost));
+        }
+        self.refresh(id);
+        Applied {
+            best,
+            children: Vec::new(),
+        }
+    }
+
+    fn expanded(&mut self, id: NodeId, by: Expander, children: &[Child]) -> Applied {
+        let grown: Vec<Grown> = children
+            .iter()
+            .map(|child| self.adopt(id, by, child))
+            .collect();
+        let fresh = grown.iter().any(|grown| match grown {
+            Grown::New { .. } | Grown::Joined { .. } => true,
+            Grown::Settings { fresh } => *fresh > 0,
+            Grown::Duplicate { .. } => false,
+        });
+        if fresh {
+            let expander = self.state_mut(id).expander_mut(by);
+            expander.failures = 0;
+            expander.in_flight = false;
+            self.refresh(id);
+        } else if children.is_empty() {
+            let expander = self.state_mut(id).expander_mut(by);
+            expander.closed = true;
+            expander.in_flight = false;
+            self.refresh(id);
+        } else {
+            self.expand_failed(id, by);
+        }
+        Applied {
+            best: false,
+            children: grown,
+        }
+    }
+
+    fn adopt(&mut self, parent: NodeId, by: Expander, child: &Child) -> Grown {
+        let mut first = points(&child.source, &child.settings);
+        let known = self.by_digest.get(&child.source.digest()).copied();
+        if known == Some(parent) {
+            let fresh = self.suggest(parent, first);
+            return Grown::Settings { fresh };
+        }
+        if let Some(known) = known {
+            self.suggest(known, first);
+            return match self.graph.link(parent, known, child.label.clone()) {
+                Ok(_) => Grown::Joined { node: known },
+                Err(Refused::Cycle | Refused::Known) => Grown::Duplicate { node: known },
+            };
+        }
+        // Edits compose with knob moves: begin where the parent stands.
+        let state = self.state_mut(parent);
+        let best = state.tuner.best().map(|trial| &trial.point);
+        first.extend(best.and_then(|point| carry_over(&state.source, point, &child.source)));
+        first.extend(child.source.space().default_point());
+        let broken = state.is_broken();
+        let repairs = if broken {
+            state.repairs
+        } else {
+            self.params.repairs
+        };
+        let origin = Origin {
+            by,
+            parent_best: self.graph.node(parent).own,
+            credited: false,
+        };
+        let (label, source) = (child.label.clone(), Arc::clone(&child.source));
+        let node = self.grow(parent, label, source, first, Some((origin, repairs)));
+        self.on_trial.push_back(node);
+        Grown::New { node }
+    }
+
+    fn expand_failed(&mut self, id: NodeId, by: Expander) {
+        let patience = self.params.repairs;
+        let expander = self.state_mut(id).expander_mut(by);
+        expander.in_flight = false;
+        expander.failures += 1;
+        // Rewrites end by themselves; a model is given up after some repairs.
+        expander.closed |= by == Expander::Model && expander.failures > patience;
+        self.learn_gain(by, 0.0);
+        self.refresh(id);
+    }
+
+    fn unavailable(&mut self, id: NodeId, by: Expander) {
+        self.state_mut(id).expander_mut(by).in_flight = false;
+        match by {
+            Expander::Rewrites => self.expanders.rewrites = false,
+            Expander::Model => self.expanders.model = false,
+        }
+        let all: Vec<NodeId> = self.graph.ids().collect();
+        all.into_iter().for_each(|id| self.refresh(id));
+    }
+
+    fn learn_gain(&mut self, by: Expander, gain: f64) {
+        let believed = match by {
+            Expander::Rewrites => &mut self.expanders.rewrite_gain,
+            Expander::Model => &mut self.expanders.model_gain,
+        };
+        *believed += GAIN_MEMORY * (gain - *believed);
+    }
+
+    fn grow(
+        &mut self,
+        parent: NodeId,
+        label: String,
+        source: Arc<Source>,
+        first: Vec<Point>,
+        made: Option<(Origin, u32)>,
+    ) -> NodeId {
+        let digest = source.digest();
+        let seed = Digest::of_parts([&self.seed.to_le_bytes()[..], digest.to_string().as_bytes()]);
+        let tuner = Tuner::new(Arc::clone(&source), first, &self.params.tuner, seed.seed());
+        let state = SourceState {
+            label: label.clone(),
+            source,
+            tuner,
+            valid: 0,
+            origin: made.map(|(origin, _)| origin),
+            rewrites: Default::default(),
+            model: Default::default(),
+            repairs: made.map_or(0, |(_, repairs)| repairs),
+            tune_gain: self.params.tune_gain,
+        };
+        let node = self
+            .graph
+            .grow(parent, Content::Source(Box::new(state)), label);
+        self.by_digest.insert(digest, node);
+        self.refresh(node);
+        node
+    }
+
+    fn suggest(&mut self, id: NodeId, settings: Vec<Point>) -> u32 {
+        let tuner = &mut self.state_mut(id).tuner;
+        let before = tuner.suggested();
+        settings.into_iter().for_each(|point| tuner.suggest(point));
+        let fresh = (tuner.suggested() - before) as u32;
+        self.refresh(id);
+        fresh
+    }
+
+    /// Keeps the graph's word on whether a node is open true.
+    fn refresh(&mut self, id: NodeId) {
+        if let Some(state) = source(self.graph.node(id)) {
+            let open = state.has_request(&self.params, &self.expanders);
+            self.graph.set_own_open(id, open);
+        }
+    }
+
+    fn source_state(&self, id: NodeId) -> Option<&SourceState> {
+        let known = (id.0 as usize) < self.graph.len();
+        known.then(|| source(self.graph.node(id))).flatten()
+    }
+
+    fn state_mut(&mut self, id: NodeId) -> &mut SourceState {
+        match self.graph.content_mut(id) {
+            Content::Source(state) => state,
+            Content::Task => unreachable!("invariant: nothing is asked of the root"),
+        }
+    }
+}
+
+/// The settings that are valid for a source, as points.
+fn points(source: &Source, settings: &[Setting]) -> Vec<Point> {
+    let space = source.space();
+    settings
+        .iter()
+        .filter_map(|setting| space.point(setting).ok())
+        .collect()
+}
+
+/// A parent's point in a child's space: knobs of the same name and value, defaults for the others.
+fn carry_over(parent: &Source, point: &Point, child: &Source) -> Option<Point> {
+    let setting = parent.space().setting(point);
+    let space = child.space();
+    let carried = space.knobs().iter().map(|knob| {
+        let value = setting.get(&knob.name);
+        let index = knob.values.iter().position(|own| Some(own) == value);
+        index.map_or(knob.default, |index| index as u16)
+    });
+    let carried = Point(carried.collect());
+    space.is_valid(&carried).then_some(carried)
+}

@@ -1,0 +1,138 @@
+//! Every number the search depends on, with its reason. Nothing else in this room is tunable.
+
+use serde::{Deserialize, Serialize};
+
+use super::stop::StopRules;
+
+/// The search's parameters: stored with a run, so that it can be resumed and repeated.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SearchParams {
+    /// Weight of exploration in PUCT. Rewards lie in [0, 1] and good kernels crowd near 1, so a
+    /// large weight is random search: 0.03 to 0.1 for budgets up to 200.
+    pub exploration: f64,
+    /// A node with N visits may have up to `widening · N^widening_power` children.
+    pub widening: f64,
+    /// See `widening`.
+    pub widening_power: f64,
+    /// The same for the root, whose children are the sources given: how many of them are open.
+    pub root_widening: f64,
+    /// See `root_widening`.
+    pub root_widening_power: f64,
+    /// Settings a source gets before it is judged against others: its default may be bad luck.
+    pub trial: u32,
+    /// How often a model may try to repair one broken source, or answer again after an unusable reply.
+    pub repairs: u32,
+    /// What one mechanical rewrite costs, in evaluations.
+    pub rewrite_cost: f64,
+    /// What one model call costs, in evaluations.
+    pub model_cost: f64,
+    /// Reward a rewrite is believed to gain before any was tried here.
+    pub rewrite_gain: f64,
+    /// Reward a model's edit is believed to gain before any was tried here.
+    pub model_gain: f64,
+    /// Reward one more setting is believed to gain before any was tried on a source.
+    pub tune_gain: f64,
+    /// Requests in flight at once. More than about five per hundred evaluations cost quality.
+    pub window: u32,
+    /// Inside a source.
+    pub tuner: TunerParams,
+    /// When to end.
+    pub stop: StopRules,
+}
+
+impl Default for SearchParams {
+    fn default() -> Self {
+        Self {
+            exploration: 0.05,
+            widening: 2.0,
+            widening_power: 0.6,
+            root_widening: 2.0,
+            root_widening_power: 0.5,
+            trial: 4,
+            repairs: 2,
+            rewrite_cost: 1.0,
+            model_cost: 8.0,
+            rewrite_gain: 0.03,
+            model_gain: 0.15,
+            tune_gain: 0.1,
+            window: 4,
+            tuner: TunerParams::default(),
+            stop: StopRules::default(),
+        }
+    }
+}
+
+/// How one source's knobs are tuned.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TunerParams {
+    /// What chooses the next setting.
+    pub surrogate: Surrogate,
+    /// How the first settings are spread.
+    pub start: Start,
+    /// Settings before the surrogate decides, the default among them.
+    pub start_points: u32,
+    /// Random draws for each of them; the one farthest from all others is kept.
+    pub start_draws: u32,
+    /// The kernel is relearnt each time this many settings were judged.
+    pub learn_every: u32,
+    /// Random kernels tried then.
+    pub learn_proposals: u32,
+    /// Size of a random step on the logarithms of the kernel's parameters.
+    pub learn_step: f64,
+    /// The best settings whose one-knob neighbours are candidates.
+    pub frontier: u32,
+    /// Uniformly drawn candidates.
+    pub uniform: u32,
+    /// Candidates two knobs away from the frontier.
+    pub two_edits: u32,
+    /// Candidates crossed from pairs of the best.
+    pub crossovers: u32,
+    /// How many of the best are crossed.
+    pub parents: u32,
+    /// At most this many settings stand in the surrogate: the best and the latest.
+    pub model_limit: u32,
+}
+
+impl Default for TunerParams {
+    fn default() -> Self {
+        Self {
+            surrogate: Surrogate::RankGp,
+            start: Start::Maximin,
+            start_points: 10,
+            start_draws: 20,
+            learn_every: 10,
+            learn_proposals: 8,
+            learn_step: 0.4,
+            frontier: 4,
+            uniform: 100,
+            two_edits: 100,
+            crossovers: 50,
+            parents: 8,
+            model_limit: 256,
+        }
+    }
+}
+
+/// What chooses a source's next setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Surrogate {
+    /// Expected improvement under a Gaussian process over ranks.
+    RankGp,
+    /// The same over the logarithm of time; kept to show what ranks gain.
+    LogTimeGp,
+    /// Uniform draws without repeats: the baseline, and the engine without its model.
+    Uniform,
+}
+
+/// How the first settings are spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Start {
+    /// Far from each other.
+    Maximin,
+    /// Uniform draws; kept to show what spreading gains.
+    Uniform,
+}

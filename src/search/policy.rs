@@ -1,0 +1,257 @@
+//! Where to spend the next request: which node, and there a setting, a rewrite or the model.
+//! PUCT over max-backed-up rewards, after a short trial of every new source. It changes nothing.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::graph::{EdgeId, Graph, Node, NodeId};
+use super::params::SearchParams;
+use super::request::Expander;
+use super::tuner::Tuner;
+use crate::source::Source;
+use crate::units::Nanos;
+
+/// What a node of the graph holds.
+#[derive(Clone, Debug)]
+pub(super) enum Content {
+    /// The root.
+    Task,
+    /// Any other.
+    Source(Box<SourceState>),
+}
+
+/// A source, its tuner, and what was asked about it.
+#[derive(Clone, Debug)]
+pub(super) struct SourceState {
+    pub(super) label: String,
+    pub(super) source: Arc<Source>,
+    pub(super) tuner: Tuner,
+    /// Valid evaluations.
+    pub(super) valid: u32,
+    /// Who made it; `None` for the sources given at the start.
+    pub(super) origin: Option<Origin>,
+    pub(super) rewrites: ExpanderState,
+    pub(super) model: ExpanderState,
+    /// How many more repairs a model may try, should this source be broken.
+    pub(super) repairs: u32,
+    /// What one more setting is believed to gain, as a fraction of the cost.
+    pub(super) tune_gain: f64,
+}
+
+/// Who made a source, from what.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Origin {
+    pub(super) by: Expander,
+    /// The parent's best cost when it was made.
+    pub(super) parent_best: Option<Nanos>,
+    /// Whether its success was credited to who made it.
+    pub(super) credited: bool,
+}
+
+/// One expander's record on one node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct ExpanderState {
+    /// Requests so far.
+    pub(super) asked: u32,
+    /// One at a time: an attempt sees how the one before ended.
+    pub(super) in_flight: bool,
+    /// Unusable or duplicate answers in a row.
+    pub(super) failures: u32,
+    /// Nothing more to expect.
+    pub(super) closed: bool,
+}
+
+/// Which expanders are in service, and what they are believed to gain.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Expanders {
+    pub(super) rewrites: bool,
+    pub(super) model: bool,
+    pub(super) rewrite_gain: f64,
+    pub(super) model_gain: f64,
+}
+
+impl Expanders {
+    fn enabled(&self, by: Expander) -> bool {
+        match by {
+            Expander::Rewrites => self.rewrites,
+            Expander::Model => self.model,
+        }
+    }
+}
+
+/// What to do at a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Evaluate the tuner's next setting.
+    Tune,
+    /// Ask an expander.
+    Expand(Expander),
+}
+
+impl SourceState {
+    pub(super) fn expander(&self, by: Expander) -> &ExpanderState {
+        match by {
+            Expander::Rewrites => &self.rewrites,
+            Expander::Model => &self.model,
+        }
+    }
+
+    pub(super) fn expander_mut(&mut self, by: Expander) -> &mut ExpanderState {
+        match by {
+            Expander::Rewrites => &mut self.rewrites,
+            Expander::Model => &mut self.model,
+        }
+    }
+
+    /// Judged, and never valid.
+    pub(super) fn is_broken(&self) -> bool {
+        self.valid == 0 && self.tuner.judged() > 0
+    }
+
+    fn can_tune(&self, params: &SearchParams) -> bool {
+        // A proposed source that fails its whole trial is not tuned further; a given one is.
+        let given_up = self.origin.is_some()
+            && self.is_broken()
+            && self.tuner.judged() >= params.trial as usize;
+        !given_up && !self.tuner.is_exhausted()
+    }
+
+    fn can_repair(&self, expanders: &Expanders) -> bool {
+        let by_model = self
+            .origin
+            .is_some_and(|origin| origin.by == Expander::Model);
+        by_model && self.is_broken() && self.repairs > 0 && self.answers(Expander::Model, expanders)
+    }
+
+    fn can_expand(&self, by: Expander, expanders: &Expanders) -> bool {
+        self.valid > 0 && self.answers(by, expanders)
+    }
+
+    fn answers(&self, by: Expander, expanders: &Expanders) -> bool {
+        let state = self.expander(by);
+        expanders.enabled(by) && !state.closed && !state.in_flight
+    }
+
+    /// Whether anything can be asked of this node now.
+    pub(super) fn has_request(&self, params: &SearchParams, expanders: &Expanders) -> bool {
+        self.can_tune(params)
+            || self.can_repair(expanders)
+            || self.can_expand(Expander::Rewrites, expanders)
+            || self.can_expand(Expander::Model, expanders)
+    }
+}
+
+/// A view of the search that the policy decides on.
+pub(super) struct Policy<'a> {
+    pub(super) graph: &'a Graph<Content>,
+    pub(super) params: &'a SearchParams,
+    pub(super) expanders: &'a Expanders,
+    /// The best cost anywhere.
+    pub(super) best: Option<Nanos>,
+}
+
+impl Policy<'_> {
+    /// What to do for a node on trial; `None` once its trial is over.
+    pub(super) fn trial(&self, id: NodeId) -> Option<Action> {
+        let node = self.graph.node(id);
+        let state = source(node)?;
+        if state.can_repair(self.expanders) {
+            return Some(Action::Expand(Expander::Model));
+        }
+        let on_trial = node.own_visits < self.params.trial && state.can_tune(self.params);
+        on_trial.then_some(Action::Tune)
+    }
+
+    /// How many of the given sources may be open after `visits` requests.
+    pub(super) fn admitted(&self, visits: u32) -> usize {
+        let cap =
+            self.params.root_widening * f64::from(visits).powf(self.params.root_widening_power);
+        (cap as usize).max(1)
+    }
+
+    /// The way down from the root, and what to do at its end; `None` where nothing can be asked.
+    pub(super) fn descend(&self, admitted: usize) -> Option<(Vec<EdgeId>, NodeId, Action)> {
+        let mut path = Vec::new();
+        let mut at = NodeId::ROOT;
+        loop {
+            let node = self.graph.node(at);
+            if !node.is_open() {
+                return None;
+            }
+            let mut children: Vec<(EdgeId, NodeId)> = self
+                .graph
+                .children(at)
+                .filter(|&(_, child)| self.graph.node(child).is_open())
+                .collect();
+            children.sort_unstable();
+            if at == NodeId::ROOT {
+                children.truncate(admitted);
+            }
+            let own = self.action(node, children.is_empty());
+            let total = f64::from(node.visits.max(1));
+            let score = |value: Option<Nanos>, visits: u32| {
+                let reward = match (value, self.best) {
+                    (Some(cost), Some(best)) => best.get() / cost.get(),
+                    (None, _) | (_, None) => 0.0,
+                };
+                reward + self.params.exploration * total.sqrt() / f64::from(1 + visits)
+            };
+            let mut choice = own.map(|_| (score(node.own, node.own_visits), None));
+            for (edge, child) in children {
+                let value = score(self.graph.node(child).best, self.graph.edge(edge).visits);
+                if choice.as_ref().is_none_or(|&(most, _)| value > most) {
+                    choice = Some((value, Some((edge, child))));
+                }
+            }
+            match (choice?, own) {
+                ((_, Some((edge, child))), _) => {
+                    path.push(edge);
+                    at = child;
+                }
+                ((_, None), Some(action)) => return Some((path, at, action)),
+                ((_, None), None) => return None,
+            }
+        }
+    }
+
+    /// The best thing to do at the node itself by expected gain over cost. `alone`: no child is open,
+    /// so that the cap on children must not hold anything up.
+    fn action(&self, node: &Node<Content>, alone: bool) -> Option<Action> {
+        let state = source(node)?;
+        let cap = self.params.widening * f64::from(node.visits).powf(self.params.widening_power);
+        let asked = f64::from(state.rewrites.asked + state.model.asked);
+        let may_widen = alone || asked < cap;
+        let (params, expanders) = (self.params, self.expanders);
+        let options = [
+            (Action::Tune, state.can_tune(params), state.tune_gain),
+            (
+                Action::Expand(Expander::Rewrites),
+                may_widen && state.can_expand(Expander::Rewrites, expanders),
+                expanders.rewrite_gain / params.rewrite_cost,
+            ),
+            (
+                Action::Expand(Expander::Model),
+                may_widen
+                    && (state.can_expand(Expander::Model, expanders)
+                        || state.can_repair(expanders)),
+                expanders.model_gain / params.model_cost,
+            ),
+        ];
+        let mut best: Option<(f64, Action)> = None;
+        for (action, possible, rate) in options {
+            if possible && best.is_none_or(|(most, _)| rate > most) {
+                best = Some((rate, action));
+            }
+        }
+        best.map(|(_, action)| action)
+    }
+}
+
+/// The source of a node that is not the root.
+pub(super) fn source(node: &Node<Content>) -> Option<&SourceState> {
+    match &node.content {
+        Content::Task => None,
+        Content::Source(state) => Some(state),
+    }
+}

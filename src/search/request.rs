@@ -1,0 +1,194 @@
+//! The words of ask/tell: what the search requests, and what it is told in return.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::graph::NodeId;
+use super::stop::StopReason;
+use super::value::Value;
+use crate::source::{Point, Setting, Source};
+
+/// Numbers requests from 0, without gaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Ticket(pub u64);
+
+impl fmt::Display for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// Who can give a node children.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Expander {
+    /// Mechanical rewrites.
+    Rewrites,
+    /// A language model.
+    Model,
+}
+
+/// A source to start from: the seed first, then every space.
+#[derive(Clone, Debug)]
+pub struct Root {
+    /// `seed`, `space: tiled`.
+    pub label: String,
+    /// The source.
+    pub source: Arc<Source>,
+    /// Settings to try right after the default.
+    pub settings: Vec<Setting>,
+}
+
+/// A source that an expander proposes.
+#[derive(Clone, Debug)]
+pub struct Child {
+    /// In one line, for the story.
+    pub label: String,
+    /// The parent's own source where only settings are suggested.
+    pub source: Arc<Source>,
+    /// Settings to try before any other.
+    pub settings: Vec<Setting>,
+}
+
+/// What the search wants done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case")]
+pub enum Request {
+    /// Judge one setting of a node's source.
+    Evaluate {
+        /// To answer with.
+        ticket: Ticket,
+        /// Whose source.
+        node: NodeId,
+        /// The setting, in the order of the source's knobs.
+        point: Point,
+    },
+    /// Propose children of a node.
+    Expand {
+        /// To answer with.
+        ticket: Ticket,
+        /// Whose source.
+        node: NodeId,
+        /// By whom.
+        by: Expander,
+        /// Counts requests of this expander on this node, from 0.
+        attempt: u32,
+    },
+}
+
+impl Request {
+    /// To answer with.
+    pub fn ticket(&self) -> Ticket {
+        match self {
+            Self::Evaluate { ticket, .. } | Self::Expand { ticket, .. } => *ticket,
+        }
+    }
+
+    /// The node it is about.
+    pub fn node(&self) -> NodeId {
+        match self {
+            Self::Evaluate { node, .. } | Self::Expand { node, .. } => *node,
+        }
+    }
+}
+
+/// The answer to "what next?".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Do this; ask again for more.
+    Request(Request),
+    /// Nothing before an outcome of something in flight is told.
+    Wait,
+    /// The search is over. Outcomes still in flight may be told all the same.
+    Done(StopReason),
+}
+
+/// How a request ended.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// An evaluation's value.
+    Evaluated {
+        /// Of the request.
+        ticket: Ticket,
+        /// What counts of its verdict.
+        value: Value,
+    },
+    /// What an expander proposed; none means that it has nothing more to propose for this node.
+    Expanded {
+        /// Of the request.
+        ticket: Ticket,
+        /// In the order proposed.
+        children: Vec<Child>,
+    },
+    /// The expander's answer could not be used (an unusable reply, a source that does not parse).
+    ExpandFailed {
+        /// Of the request.
+        ticket: Ticket,
+    },
+    /// The expander is out of service: the search goes on without it.
+    Unavailable {
+        /// Of the request.
+        ticket: Ticket,
+    },
+}
+
+impl Outcome {
+    /// The request it answers.
+    pub fn ticket(&self) -> Ticket {
+        match self {
+            Self::Evaluated { ticket, .. }
+            | Self::Expanded { ticket, .. }
+            | Self::ExpandFailed { ticket }
+            | Self::Unavailable { ticket } => *ticket,
+        }
+    }
+}
+
+/// What an outcome changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Applied {
+    /// The evaluation is the best so far.
+    pub best: bool,
+    /// What became of each proposed child, in order.
+    pub children: Vec<Grown>,
+}
+
+/// What became of a proposed child.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "grown", rename_all = "snake_case")]
+pub enum Grown {
+    /// A new node.
+    New {
+        /// It.
+        node: NodeId,
+    },
+    /// A source known from elsewhere: the node is shared.
+    Joined {
+        /// The node known before.
+        node: NodeId,
+    },
+    /// The node's own source: its settings will be tried first.
+    Settings {
+        /// How many of them are new and valid.
+        fresh: u32,
+    },
+    /// Already a child of this node, or one of its ancestors: spent for nothing.
+    Duplicate {
+        /// The node known before.
+        node: NodeId,
+    },
+}
+
+/// The outcome does not fit what is in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ApplyError {
+    /// No such request is in flight.
+    #[error("ticket {0} is not in flight: it was answered before, or never asked")]
+    NotInFlight(Ticket),
+    /// An evaluation answered as a proposal, or the reverse.
+    #[error("ticket {0} is answered by an outcome of the other kind")]
+    WrongKind(Ticket),
+}

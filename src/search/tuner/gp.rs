@@ -1,0 +1,239 @@
+//! The Gaussian process over a space's knobs: an L1-exponential kernel with one weight a knob.
+//! It predicts standardised ranks; it does not know times, what to try next, or where points come from.
+
+use rand::Rng;
+use rand_distr::{Distribution, StandardNormal};
+use serde::{Deserialize, Serialize};
+
+use super::cholesky::{Cholesky, dot};
+use crate::source::Point;
+
+/// ln w of a fresh kernel: w = 0.5.
+const START_LN_WEIGHT: f64 = -0.693;
+/// ln w ~ N(−0.7, 0.7²).
+const PRIOR_LN_WEIGHT: (f64, f64) = (-0.7, 0.7);
+/// w stays within [0.005, 50].
+const WEIGHT_RANGE: (f64, f64) = (0.005, 50.0);
+/// ln of a fresh nugget, and the centre of its prior: 0.01.
+const START_LN_NUGGET: f64 = -4.605;
+/// Deviation of the nugget's prior.
+const PRIOR_NUGGET_DEVIATION: f64 = 1.5;
+/// The nugget stays within [1e-5, 0.5].
+const NUGGET_RANGE: (f64, f64) = (1e-5, 0.5);
+
+/// What is learnt about a space: how much each knob matters, and how noisy its ranks are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Kernel {
+    /// ln w, one per knob with a choice.
+    pub(super) ln_weights: Vec<f64>,
+    /// ln of the variance added to each observation.
+    pub(super) ln_nugget: f64,
+}
+
+impl Kernel {
+    fn nugget(&self) -> f64 {
+        self.ln_nugget.exp()
+    }
+
+    fn log_prior(&self) -> f64 {
+        let square = |x: f64, (mean, deviation): (f64, f64)| ((x - mean) / deviation).powi(2);
+        let weights: f64 = self
+            .ln_weights
+            .iter()
+            .map(|&ln_w| square(ln_w, PRIOR_LN_WEIGHT))
+            .sum();
+        let nugget = square(self.ln_nugget, (START_LN_NUGGET, PRIOR_NUGGET_DEVIATION));
+        -0.5 * (weights + nugget)
+    }
+
+    /// A random step on every parameter, kept in range.
+    fn propose(&self, step: f64, rng: &mut impl Rng) -> Self {
+        let mut normal = || -> f64 { StandardNormal.sample(rng) };
+        let within = |x: f64, (low, high): (f64, f64)| x.clamp(low.ln(), high.ln());
+        Self {
+            ln_weights: self
+                .ln_weights
+                .iter()
+                .map(|ln_w| within(ln_w + step * normal(), WEIGHT_RANGE))
+                .collect(),
+            ln_nugget: within(self.ln_nugget + step * normal(), NUGGET_RANGE),
+        }
+    }
+}
+
+/// A knob with a choice: where it stands in a point and how many values it has.
+#[derive(Clone, Debug)]
+struct Axis {
+    knob: usize,
+    values: usize,
+}
+
+/// The process and the points it stands on.
+#[derive(Clone, Debug)]
+pub(super) struct Gp {
+    axes: Vec<Axis>,
+    kernel: Kernel,
+    /// Per axis: exp(−w·|r_a − r_b|) for every pair of value indices.
+    tables: Vec<Vec<f64>>,
+    /// Per axis: the value index of each row.
+    columns: Vec<Vec<u16>>,
+    factor: Cholesky,
+    /// K⁻¹·y for the targets last given.
+    weights: Vec<f64>,
+    scratch: Vec<f64>,
+}
+
+impl Gp {
+    /// A process over knobs with these numbers of values.
+    pub(super) fn new(counts: &[usize]) -> Self {
+        let axes: Vec<Axis> = counts
+            .iter()
+            .enumerate()
+            .filter(|&(_, &values)| values > 1)
+            .map(|(knob, &values)| Axis { knob, values })
+            .collect();
+        let kernel = Kernel {
+            ln_weights: vec![START_LN_WEIGHT; axes.len()],
+            ln_nugget: START_LN_NUGGET,
+        };
+        let tables = tables(&axes, &kernel);
+        let columns = vec![Vec::new(); axes.len()];
+        Self {
+            axes,
+            kernel,
+            tables,
+            columns,
+            factor: Cholesky::default(),
+            weights: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Rows so far.
+    pub(super) fn len(&self) -> usize {
+        self.factor.len()
+    }
+
+    /// What was learnt.
+    pub(super) fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// Appends a point.
+    pub(super) fn push(&mut self, point: &Point) {
+        let mut row = std::mem::take(&mut self.scratch);
+        self.covariances(point, &mut row);
+        self.factor.push(&row, 1.0 + self.kernel.nugget());
+        self.scratch = row;
+        for (column, axis) in self.columns.iter_mut().zip(&self.axes) {
+            column.push(point.0[axis.knob]);
+        }
+    }
+
+    /// Forgets the points, not the kernel.
+    pub(super) fn clear(&mut self) {
+        self.factor.clear();
+        self.columns.iter_mut().for_each(Vec::clear);
+        self.weights.clear();
+    }
+
+    /// Conditions on one target per row.
+    pub(super) fn condition(&mut self, targets: &[f64]) {
+        self.weights.clear();
+        self.weights.extend_from_slice(targets);
+        self.factor.solve_lower(&mut self.weights);
+        self.factor.solve_upper(&mut self.weights);
+    }
+
+    /// Covariances of `point` with every row.
+    pub(super) fn covariances(&self, point: &Point, out: &mut Vec<f64>) {
+        out.clear();
+        out.resize(self.factor.len(), 1.0);
+        for ((axis, table), column) in self.axes.iter().zip(&self.tables).zip(&self.columns) {
+            let start = usize::from(point.0[axis.knob]) * axis.values;
+            let line = &table[start..start + axis.values];
+            for (entry, &value) in out.iter_mut().zip(column) {
+                *entry *= line[usize::from(value)];
+            }
+        }
+    }
+
+    /// The posterior mean of a point with these covariances.
+    pub(super) fn mean(&self, covariances: &[f64]) -> f64 {
+        dot(covariances, &self.weights)
+    }
+
+    /// The posterior standard deviation; overwrites `covariances`.
+    pub(super) fn deviation(&self, covariances: &mut [f64]) -> f64 {
+        self.factor.solve_lower(covariances);
+        (1.0 - dot(covariances, covariances)).max(1e-12).sqrt()
+    }
+
+    /// No more than this can [`Self::deviation`] be: what the nearest row alone says.
+    pub(super) fn deviation_bound(&self, covariances: &[f64]) -> f64 {
+        let nearest = covariances.iter().copied().fold(0.0, f64::max);
+        (1.0 - nearest * nearest / (1.0 + self.kernel.nugget()))
+            .max(1e-12)
+            .sqrt()
+    }
+
+    /// Tries `proposals` random kernels on these targets and keeps each that raises
+    /// log marginal likelihood plus prior.
+    pub(super) fn learn(&mut self, targets: &[f64], proposals: u32, step: f64, rng: &mut impl Rng) {
+        let mut score = self.log_posterior(targets);
+        let mut trial = self.clone();
+        for _ in 0..proposals {
+            trial.set_kernel(self.kernel.propose(step, rng));
+            let trial_score = trial.log_posterior(targets);
+            if trial_score > score {
+                score = trial_score;
+                std::mem::swap(self, &mut trial);
+            }
+        }
+        self.weights.clear();
+    }
+
+    fn set_kernel(&mut self, kernel: Kernel) {
+        self.kernel = kernel;
+        self.tables = tables(&self.axes, &self.kernel);
+        let rows = self.factor.len();
+        self.factor.clear();
+        let mut row = std::mem::take(&mut self.scratch);
+        for i in 0..rows {
+            row.clear();
+            row.resize(i, 1.0);
+            for ((axis, table), column) in self.axes.iter().zip(&self.tables).zip(&self.columns) {
+                let start = usize::from(column[i]) * axis.values;
+                let line = &table[start..start + axis.values];
+                for (entry, &value) in row.iter_mut().zip(column) {
+                    *entry *= line[usize::from(value)];
+                }
+            }
+            self.factor.push(&row, 1.0 + self.kernel.nugget());
+        }
+        self.scratch = row;
+    }
+
+    fn log_posterior(&mut self, targets: &[f64]) -> f64 {
+        self.scratch.clear();
+        self.scratch.extend_from_slice(targets);
+        self.factor.solve_lower(&mut self.scratch);
+        let fit = -0.5 * dot(&self.scratch, &self.scratch) - self.factor.half_log_det();
+        fit + self.kernel.log_prior()
+    }
+}
+
+fn tables(axes: &[Axis], kernel: &Kernel) -> Vec<Vec<f64>> {
+    axes.iter()
+        .zip(&kernel.ln_weights)
+        .map(|(axis, ln_w)| {
+            let scale = ln_w.exp() / (axis.values - 1) as f64;
+            (0..axis.values * axis.values)
+                .map(|cell| {
+                    let apart = (cell / axis.values).abs_diff(cell % axis.values);
+                    (-scale * apart as f64).exp()
+                })
+                .collect()
+        })
+        .collect()
+}

@@ -1,0 +1,333 @@
+//! The **tuner** of one node: which setting of a source to evaluate next. Rank-GP frontier search
+//! (candidates near the best, chosen by expected improvement under a Gaussian process over ranks).
+//! It sees values, never verdicts; its randomness comes from the seed it is given.
+
+mod candidates;
+mod cholesky;
+mod gp;
+mod response;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use serde::Serialize;
+use statrs::function::erf::erfc;
+
+use super::params::{Start, Surrogate, TunerParams};
+use super::value::Value;
+use crate::source::{Point, Source};
+use gp::Gp;
+
+/// One setting that was asked for.
+#[derive(Clone, Debug, Serialize)]
+pub struct Trial {
+    /// The setting.
+    pub point: Point,
+    /// Its value; `None` while in flight.
+    pub value: Option<Value>,
+    /// What the surrogate expected when it was asked for: stands in for the value while in flight.
+    belief: f64,
+}
+
+/// Tunes one source.
+#[derive(Clone, Debug)]
+pub struct Tuner {
+    params: TunerParams,
+    source: Arc<Source>,
+    rng: Pcg64,
+    /// To be tried before any other, in this order: the default, what proposers suggest.
+    suggested: VecDeque<Point>,
+    /// In the order asked.
+    trials: Vec<Trial>,
+    index: HashMap<Point, usize>,
+    /// Judged trials, best first; equals by order of arrival.
+    ranking: Vec<usize>,
+    gp: Gp,
+    /// The trial behind each row of the process.
+    rows: Vec<usize>,
+    /// Judged trials when the kernel was last learnt.
+    learnt_at: usize,
+}
+
+impl Tuner {
+    /// A tuner that tries `first` before anything else, in this order.
+    pub fn new(source: Arc<Source>, first: Vec<Point>, params: &TunerParams, seed: u64) -> Self {
+        let space = source.space();
+        let counts: Vec<usize> = space.knobs().iter().map(|knob| knob.values.len()).collect();
+        let gp = Gp::new(&counts);
+        let mut tuner = Self {
+            params: params.clone(),
+            rng: Pcg64::seed_from_u64(seed),
+            suggested: VecDeque::new(),
+            trials: Vec::new(),
+            index: HashMap::new(),
+            ranking: Vec::new(),
+            gp,
+            rows: Vec::new(),
+            learnt_at: 0,
+            source,
+        };
+        first.into_iter().for_each(|point| tuner.suggest(point));
+        tuner
+    }
+
+    /// Puts a setting at the end of those to be tried first; one already tried is ignored.
+    pub fn suggest(&mut self, point: Point) {
+        if self.is_open(&point) && !self.suggested.contains(&point) {
+            self.suggested.push_back(point);
+        }
+    }
+
+    /// The next setting, now in flight; `None` when every valid one was asked for.
+    pub fn ask(&mut self) -> Option<Point> {
+        let choice = self.choose()?;
+        self.index.insert(choice.point.clone(), self.trials.len());
+        let point = choice.point.clone();
+        self.trials.push(choice);
+        Some(point)
+    }
+
+    /// What became of a setting that was asked for; `false` if it was not in flight.
+    pub fn tell(&mut self, point: &Point, value: Value) -> bool {
+        let Some(&trial) = self.index.get(point) else {
+            return false;
+        };
+        if self.trials[trial].value.is_some() {
+            return false;
+        }
+        self.trials[trial].value = Some(value);
+        let place = self
+            .ranking
+            .partition_point(|&other| self.trials[other].value <= Some(value));
+        self.ranking.insert(place, trial);
+        true
+    }
+
+    /// Whether every valid setting was asked for.
+    pub fn is_exhausted(&self) -> bool {
+        self.trials.len() as u64 >= self.source.space().len()
+    }
+
+    /// The best judged trial that did not fail.
+    pub fn best(&self) -> Option<&Trial> {
+        let best = &self.trials[*self.ranking.first()?];
+        (best.value != Some(Value::Failed)).then_some(best)
+    }
+
+    /// Judged trials, best first.
+    pub fn ranked(&self) -> impl Iterator<Item = &Trial> {
+        self.ranking.iter().map(|&trial| &self.trials[trial])
+    }
+
+    /// Every trial in the order asked.
+    pub fn trials(&self) -> &[Trial] {
+        &self.trials
+    }
+
+    /// Trials with a value.
+    pub fn judged(&self) -> usize {
+        self.ranking.len()
+    }
+
+    /// Settings waiting to be tried before any other.
+    pub fn suggested(&self) -> usize {
+        self.suggested.len()
+    }
+
+    /// All that later choices depend on, for fingerprints.
+    pub(super) fn state(&self) -> impl Serialize + '_ {
+        (
+            &self.rng,
+            &self.suggested,
+            &self.trials,
+            &self.ranking,
+            self.gp.kernel(),
+            &self.rows,
+        )
+    }
+
+    fn is_open(&self, point: &Point) -> bool {
+        !self.index.contains_key(point) && self.source.space().is_valid(point)
+    }
+
+    fn choose(&mut self) -> Option<Trial> {
+        let unbelieved = |point| Trial {
+            point,
+            value: None,
+            belief: 0.0,
+        };
+        while let Some(point) = self.suggested.pop_front() {
+            if self.is_open(&point) {
+                return Some(unbelieved(point));
+            }
+        }
+        if self.is_exhausted() {
+            return None;
+        }
+        let started = self.trials.len() >= self.params.start_points as usize;
+        match self.params.surrogate {
+            Surrogate::Uniform => self.unseen().map(unbelieved),
+            Surrogate::RankGp | Surrogate::LogTimeGp if started && !self.ranking.is_empty() => {
+                self.improve()
+            }
+            Surrogate::RankGp | Surrogate::LogTimeGp => match self.params.start {
+                Start::Uniform => self.unseen().map(unbelieved),
+                Start::Maximin => self.farthest().map(unbelieved),
+            },
+        }
+    }
+
+    /// The candidate with the largest expected improvement.
+    fn improve(&mut self) -> Option<Trial> {
+        let targets = self.refresh();
+        let best = self
+            .ranking
+            .first()
+            .map(|&trial| targets.of_trial(&self.trials, trial))?;
+        let candidates = self.candidates();
+        let mut bounded = Vec::with_capacity(candidates.len());
+        let mut covariances = Vec::new();
+        for (order, point) in candidates.iter().enumerate() {
+            self.gp.covariances(point, &mut covariances);
+            let mean = self.gp.mean(&covariances);
+            let bound = expected_improvement(best, mean, self.gp.deviation_bound(&covariances));
+            bounded.push((bound, order, mean));
+        }
+        // Best bound first: once a bound is below the best exact value, no other can win.
+        bounded.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let mut winner: Option<(f64, usize, f64)> = None;
+        for &(bound, order, mean) in &bounded {
+            if winner.is_some_and(|(value, _, _)| value >= bound) {
+                break;
+            }
+            self.gp.covariances(&candidates[order], &mut covariances);
+            let value = expected_improvement(best, mean, self.gp.deviation(&mut covariances));
+            if winner.is_none_or(|(most, _, _)| value > most) {
+                winner = Some((value, order, mean));
+            }
+        }
+        match winner {
+            Some((_, order, belief)) => Some(Trial {
+                point: candidates[order].clone(),
+                value: None,
+                belief,
+            }),
+            None => self.unseen().map(|point| Trial {
+                point,
+                value: None,
+                belief: 0.0,
+            }),
+        }
+    }
+
+    /// Brings the process up to date with the trials, and returns the targets.
+    fn refresh(&mut self) -> response::Targets {
+        let limit = self.params.model_limit as usize;
+        let known = self.rows.last().map_or(0, |&last| last + 1);
+        self.rows.extend(known..self.trials.len());
+        // Rebuilding costs as much as many appends: let a block of rows run over first.
+        if self.rows.len() > limit + limit / 8 {
+            self.rows = self.worth_keeping(limit);
+            self.gp.clear();
+        }
+        for row in self.gp.len()..self.rows.len() {
+            self.gp.push(&self.trials[self.rows[row]].point);
+        }
+        let targets = response::Targets::new(self.params.surrogate, &self.trials, &self.ranking);
+        let rows: Vec<f64> = self
+            .rows
+            .iter()
+            .map(|&trial| targets.of_trial(&self.trials, trial))
+            .collect();
+        let due = self.learnt_at + self.params.learn_every as usize;
+        if self.ranking.len() >= due {
+            self.learnt_at = self.ranking.len();
+            self.gp.learn(
+                &rows,
+                self.params.learn_proposals,
+                self.params.learn_step,
+                &mut self.rng,
+            );
+        }
+        self.gp.condition(&rows);
+        targets
+    }
+
+    /// Half of them the best, the rest the latest, in the order asked.
+    fn worth_keeping(&self, limit: usize) -> Vec<usize> {
+        let mut kept: Vec<usize> = self.ranking.iter().copied().take(limit / 2).collect();
+        let best: std::collections::HashSet<usize> = kept.iter().copied().collect();
+        let latest = (0..self.trials.len()).rev().filter(|t| !best.contains(t));
+        kept.extend(latest.take(limit - kept.len()));
+        kept.sort_unstable();
+        kept
+    }
+
+    /// Of some random draws, the one farthest from everything asked for.
+    fn farthest(&mut self) -> Option<Point> {
+        let scales: Vec<f64> = self
+            .source
+            .space()
+            .knobs()
+            .iter()
+            .map(|knob| 1.0 / (knob.values.len().max(2) - 1) as f64)
+            .collect();
+        let distance = |a: &Point, b: &Point| -> f64 {
+            let steps = a.0.iter().zip(&b.0).zip(&scales);
+            steps
+                .map(|((&x, &y), scale)| f64::from(x.abs_diff(y)) * scale)
+                .sum()
+        };
+        let mut farthest: Option<(f64, Point)> = None;
+        for _ in 0..self.params.start_draws {
+            let point = self.source.space().sample(&mut self.rng);
+            if self.index.contains_key(&point) {
+                continue;
+            }
+            let nearest = self
+                .trials
+                .iter()
+                .map(|trial| distance(&trial.point, &point))
+                .fold(f64::INFINITY, f64::min);
+            if farthest.as_ref().is_none_or(|(most, _)| nearest > *most) {
+                farthest = Some((nearest, point));
+            }
+        }
+        match farthest {
+            Some((_, point)) => Some(point),
+            None => self.unseen(),
+        }
+    }
+
+    /// A uniform draw from the settings not asked for.
+    fn unseen(&mut self) -> Option<Point> {
+        for _ in 0..64 {
+            let point = self.source.space().sample(&mut self.rng);
+            if !self.index.contains_key(&point) {
+                return Some(point);
+            }
+        }
+        // Most are used up: list what is left.
+        let mut left: Vec<Point> = self
+            .source
+            .space()
+            .iter()
+            .filter(|point| !self.index.contains_key(point))
+            .collect();
+        if left.is_empty() {
+            return None;
+        }
+        let place = self.rng.random_range(0..left.len());
+        Some(left.swap_remove(place))
+    }
+}
+
+/// E[max(0, best − x)] for x ~ N(mean, deviation²).
+fn expected_improvement(best: f64, mean: f64, deviation: f64) -> f64 {
+    let z = (best - mean) / deviation;
+    let density = (-0.5 * z * z).exp() * std::f64::consts::FRAC_2_SQRT_PI / 8.0_f64.sqrt();
+    let below = 0.5 * erfc(-z * std::f64::consts::FRAC_1_SQRT_2);
+    deviation * (z * below + density)
+}

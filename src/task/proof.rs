@@ -1,0 +1,403 @@
+//! The proof of a task's tolerance: what is wrong must fail it, what is honest must pass. Computed on the
+//! CPU from the task's own inputs, for the references of this crate. Pure.
+
+use std::fmt;
+use std::sync::Arc;
+
+use half::bf16;
+
+use super::compare::compare;
+use super::element::{decode_all, encode};
+use super::problem::significant_bits;
+use super::reference::{self, Sum};
+use super::{Poison, Problem, Purpose, Reference, Task, TaskError, Tolerance};
+use crate::source::DType;
+
+/// An output that must be rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Defect {
+    /// Nothing but zeros.
+    Zeros,
+    /// The mean in every element: of the expected outputs, or of the inputs where there is one output.
+    Mean,
+    /// The input's elements as they come.
+    CopiedInput,
+    /// The right result cut to eleven significant bits.
+    Truncated,
+    /// Inputs rounded to tf32.
+    Tf32Inputs,
+    /// Inputs rounded to bf16.
+    Bf16Inputs,
+    /// The last sixty-fourth of every sum left out; of the outputs, where sums have one term.
+    DroppedTail,
+}
+
+impl Defect {
+    /// Every defect.
+    pub const ALL: [Self; 7] = [
+        Self::Zeros,
+        Self::Mean,
+        Self::CopiedInput,
+        Self::Truncated,
+        Self::Tf32Inputs,
+        Self::Bf16Inputs,
+        Self::DroppedTail,
+    ];
+}
+
+impl fmt::Display for Defect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Zeros => "zeros",
+            Self::Mean => "the mean",
+            Self::CopiedInput => "a copied input",
+            Self::Truncated => "a truncated result",
+            Self::Tf32Inputs => "inputs rounded to tf32",
+            Self::Bf16Inputs => "inputs rounded to bf16",
+            Self::DroppedTail => "a dropped tail",
+        })
+    }
+}
+
+/// An order of additions, in the accumulator's own precision, that must pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// One after the other.
+    Sequential,
+    /// Halves of halves.
+    Tree,
+    /// Sixty-four interleaved parts, then the parts.
+    Split,
+}
+
+impl Order {
+    /// Every order.
+    pub const ALL: [Self; 3] = [Self::Sequential, Self::Tree, Self::Split];
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sequential => "a sequential sum",
+            Self::Tree => "a tree",
+            Self::Split => "a split sum",
+        })
+    }
+}
+
+/// How often each output was rejected, over all smoke sizes and input cases.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Proof {
+    /// Defects: (which, rejected, tried). A problem on which a defect changes nothing does not count as tried.
+    pub defects: Vec<(Defect, u32, u32)>,
+    /// Honest orders: (which, rejected, tried).
+    pub orders: Vec<(Order, u32, u32)>,
+    /// What the proof does not hold, each a sentence; empty when it holds.
+    pub failures: Vec<String>,
+}
+
+/// Runs the proof with one seed. `None` where the task's reference is not of this crate.
+///
+/// A defect must be rejected on at least one of the problems it was tried on, since a verification runs
+/// them all; an honest order must be accepted on every one.
+pub fn prove(task: &Arc<Task>, seed: u64) -> Result<Option<Proof>, ProofError> {
+    let Reference::Builtin(builtin) = task.reference else {
+        return Ok(None);
+    };
+    let mut defects = Defect::ALL.map(|defect| (defect, 0, 0));
+    let mut orders = Order::ALL.map(|order| (order, 0, 0));
+    let mut failures = Vec::new();
+    for size in task.sizes_for(Purpose::Smoke) {
+        for case in &task.cases {
+            let problem = Problem::new(task, size, *case, seed)?;
+            let sum = Sum::of(builtin, &problem).map_err(reference::ReferenceError)?;
+            let bench = Bench::new(&problem, sum)?;
+            let honest = bench.run(Order::Sequential, Inputs::Whole);
+            for (defect, rejected, tried) in &mut defects {
+                let output = bench.defective(*defect, &honest);
+                if output == honest {
+                    continue;
+                }
+                *tried += 1;
+                *rejected += u32::from(bench.rejects(&output).is_some());
+            }
+            for (order, rejected, tried) in &mut orders {
+                *tried += 1;
+                if let Some(why) = bench.rejects(&bench.run(*order, Inputs::Whole)) {
+                    *rejected += 1;
+                    failures.push(format!(
+                        "at {}, {order} is rejected: {why}",
+                        problem.label()
+                    ));
+                }
+            }
+        }
+    }
+    for (defect, rejected, tried) in &defects {
+        if *rejected == 0 && *tried > 0 {
+            failures.push(format!(
+                "with seed {seed}, {defect} pass all {tried} smoke problems"
+            ));
+        }
+    }
+    Ok(Some(Proof {
+        defects: defects.to_vec(),
+        orders: orders.to_vec(),
+        failures,
+    }))
+}
+
+/// Why there is no proof.
+#[derive(Debug, thiserror::Error)]
+pub enum ProofError {
+    /// The task cannot be set up.
+    #[error(transparent)]
+    Task(#[from] TaskError),
+    /// The reference gives nothing.
+    #[error(transparent)]
+    Reference(#[from] reference::ReferenceError),
+}
+
+/// Which inputs a sum reads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Inputs {
+    Whole,
+    Tf32,
+    Bf16,
+    WithoutTail,
+}
+
+/// One problem with everything that outputs are made from.
+struct Bench<'a> {
+    problem: &'a Problem,
+    expected: reference::Expected,
+    sum: Sum,
+    inputs: Vec<Vec<f64>>,
+    input_bits: Vec<Vec<u8>>,
+    output: DType,
+    accumulate: DType,
+}
+
+impl<'a> Bench<'a> {
+    fn new(problem: &'a Problem, sum: Sum) -> Result<Self, ProofError> {
+        let none =
+            |what: &str| reference::ReferenceError(format!("at {}: no {what}", problem.label()));
+        let expected = reference::expected(problem, std::time::Duration::MAX)?
+            .into_iter()
+            .next()
+            .ok_or_else(|| none("expected output"))?;
+        let input_bits = problem
+            .inputs()
+            .map(|input| {
+                problem
+                    .input_bytes(&input.name)
+                    .ok_or_else(|| none("input"))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let inputs = problem
+            .inputs()
+            .zip(&input_bits)
+            .map(|(input, bytes)| decode_all(input.dtype, bytes))
+            .collect();
+        let output = problem
+            .buffer(&expected.output)
+            .ok_or_else(|| none("output"))?
+            .dtype;
+        let accumulate = match problem.task.tolerances.get(&expected.output) {
+            Some(Tolerance::Dot { accumulate, .. }) => *accumulate,
+            Some(Tolerance::Exact | Tolerance::Pointwise { .. } | Tolerance::Norm { .. })
+            | None => DType::F32,
+        };
+        Ok(Self {
+            problem,
+            expected,
+            sum,
+            inputs,
+            input_bits,
+            output,
+            accumulate,
+        })
+    }
+
+    /// Why an output is rejected, in words; `None` where it is accepted.
+    fn rejects(&self, output: &[u8]) -> Option<String> {
+        let mismatch = compare(self.problem, &self.expected, output, Poison::Nan).err()?;
+        Some(format!("{} of {} wrong", mismatch.wrong, mismatch.checked))
+    }
+
+    fn defective(&self, defect: Defect, honest: &[u8]) -> Vec<u8> {
+        match defect {
+            Defect::Zeros => vec![0; honest.len()],
+            Defect::Mean => {
+                let results = decode_all(self.output, honest);
+                let values = if results.len() == 1 {
+                    self.inputs.first().unwrap_or(&results)
+                } else {
+                    &results
+                };
+                let mean = values.iter().sum::<f64>() / values.len() as f64;
+                self.encode(std::iter::repeat_n(mean, results.len()))
+            }
+            Defect::CopiedInput => {
+                let input = self.input_bits.first().map_or(&[][..], Vec::as_slice);
+                input.iter().copied().cycle().take(honest.len()).collect()
+            }
+            Defect::Truncated => self.encode(
+                decode_all(self.output, honest)
+                    .into_iter()
+                    .map(|value| truncate(value, 11)),
+            ),
+            Defect::Tf32Inputs => self.run(Order::Sequential, Inputs::Tf32),
+            Defect::Bf16Inputs => self.run(Order::Sequential, Inputs::Bf16),
+            Defect::DroppedTail if self.sum.terms > 1 => {
+                self.run(Order::Sequential, Inputs::WithoutTail)
+            }
+            Defect::DroppedTail => {
+                let mut output = honest.to_vec();
+                let size = self.output.size() as usize;
+                let dropped = (honest.len() / size).div_ceil(64) * size;
+                output[honest.len() - dropped..].fill(0);
+                output
+            }
+        }
+    }
+
+    /// The outputs of an honest kernel that adds in `order`.
+    fn run(&self, order: Order, inputs: Inputs) -> Vec<u8> {
+        if self.sum.terms == 1 && inputs == Inputs::Whole && self.inputs.len() == 1 {
+            return self.moved();
+        }
+        let rounded: Vec<Vec<f64>> = self
+            .inputs
+            .iter()
+            .map(|values| {
+                values
+                    .iter()
+                    .map(|value| match inputs {
+                        Inputs::Whole | Inputs::WithoutTail => *value,
+                        Inputs::Tf32 => round_to(*value, 11),
+                        Inputs::Bf16 => bf16::from_f64(*value).to_f64(),
+                    })
+                    .collect()
+            })
+            .collect();
+        let terms = match inputs {
+            Inputs::Whole | Inputs::Tf32 | Inputs::Bf16 => self.sum.terms,
+            Inputs::WithoutTail => self.sum.terms - self.sum.terms.div_ceil(64),
+        };
+        self.encode((0..self.sum.outputs).map(|output| {
+            let term = |term: u64| -> (f64, f64) {
+                let (a, b) = self.sum.operands(output, term);
+                let a = rounded[0][a as usize];
+                (a, b.map_or(1.0, |b| rounded[1][b as usize]))
+            };
+            match self.accumulate {
+                DType::F64 => add(
+                    order,
+                    terms,
+                    0.0,
+                    &|sum, t| {
+                        let (a, b) = term(t);
+                        f64::mul_add(a, b, sum)
+                    },
+                    &|a, b| a + b,
+                ),
+                // A narrower accumulator is honestly replaced by f32.
+                DType::F32
+                | DType::F16
+                | DType::Bf16
+                | DType::I32
+                | DType::U32
+                | DType::I64
+                | DType::U64
+                | DType::U8 => f64::from(add(
+                    order,
+                    terms,
+                    0f32,
+                    &|sum, t| {
+                        let (a, b) = term(t);
+                        // a·b of two f32 is exact in f64, so one rounding is left: almost a fused operation.
+                        (f64::from(sum) + a * b) as f32
+                    },
+                    &|a, b| a + b,
+                )),
+            }
+        }))
+    }
+
+    /// A task whose sums have one term and one factor moves bits.
+    fn moved(&self) -> Vec<u8> {
+        let size = self.output.size() as usize;
+        let bits = &self.input_bits[0];
+        (0..self.sum.outputs)
+            .flat_map(|output| {
+                let from = self.sum.operands(output, 0).0 as usize * size;
+                &bits[from..from + size]
+            })
+            .copied()
+            .collect()
+    }
+
+    fn encode(&self, values: impl Iterator<Item = f64>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for value in values {
+            encode(self.output, value, &mut bytes);
+        }
+        bytes
+    }
+}
+
+/// Adds `terms` terms in the given order; `step` adds one term to a sum, `join` two sums.
+fn add<T: Copy>(
+    order: Order,
+    terms: u64,
+    zero: T,
+    step: &dyn Fn(T, u64) -> T,
+    join: &dyn Fn(T, T) -> T,
+) -> T {
+    match order {
+        Order::Sequential => (0..terms).fold(zero, step),
+        Order::Tree => tree(0, terms, zero, step, join),
+        Order::Split => {
+            const PARTS: u64 = 64;
+            (0..PARTS)
+                .map(|part| (part..terms).step_by(PARTS as usize).fold(zero, step))
+                .fold(zero, join)
+        }
+    }
+}
+
+fn tree<T: Copy>(
+    from: u64,
+    to: u64,
+    zero: T,
+    step: &dyn Fn(T, u64) -> T,
+    join: &dyn Fn(T, T) -> T,
+) -> T {
+    if to - from <= 1 {
+        return (from..to).fold(zero, step);
+    }
+    let middle = from + (to - from) / 2;
+    join(
+        tree(from, middle, zero, step, join),
+        tree(middle, to, zero, step, join),
+    )
+}
+
+/// Cuts a finite value to `bits` significant bits, towards zero.
+fn truncate(value: f64, bits: u32) -> f64 {
+    if !value.is_finite() {
+        return value;
+    }
+    let dropped = significant_bits(DType::F64) - bits;
+    f64::from_bits(value.to_bits() >> dropped << dropped)
+}
+
+/// Rounds a finite value to `bits` significant bits, ties away from zero.
+fn round_to(value: f64, bits: u32) -> f64 {
+    if !value.is_finite() {
+        return value;
+    }
+    let dropped = significant_bits(DType::F64) - bits;
+    truncate(f64::from_bits(value.to_bits() + (1 << (dropped - 1))), bits)
+}

@@ -1,0 +1,246 @@
+//! The float64 references of this crate. Each output element of each of them is a sum of products of rounded
+//! inputs, so one description, [`Sum`], serves the reference, the sampling of large problems and the proof
+//! of tolerances.
+
+use rayon::prelude::*;
+
+use super::{Elements, Expected, Values};
+use crate::source::DType;
+use crate::task::element::{decode, decode_all};
+use crate::task::inputs::{Stream, random_bits};
+use crate::task::{Buffer, Builtin, Problem};
+
+/// Above this many products (or moves) a problem's outputs are sampled.
+const FULL_WORK: u64 = 1 << 28;
+/// Elements of a sampled transpose.
+const SAMPLED_MOVES: u64 = 1 << 20;
+/// Rows and columns of a sampled product.
+const SAMPLED_LINES: u64 = 64;
+
+/// y\[o\] = Σ over t of a·b, with the element indices of a and b given by [`Sum::operands`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::task) struct Sum {
+    builtin: Builtin,
+    /// Output elements.
+    pub outputs: u64,
+    /// Terms of each.
+    pub terms: u64,
+    /// Columns of the output.
+    columns: u64,
+}
+
+impl Sum {
+    pub(in crate::task) fn of(builtin: Builtin, problem: &Problem) -> Result<Self, String> {
+        let output = problem.outputs().next().ok_or("the task has no output")?;
+        let inputs: Vec<&Buffer> = problem.inputs().collect();
+        let (terms, wanted) = match (builtin, inputs.as_slice()) {
+            (Builtin::ReduceSum, [x]) => (x.elements, vec![1]),
+            (Builtin::Transpose, [x]) => (1, x.shape.iter().rev().copied().collect()),
+            (Builtin::Sgemm, [a, b]) => {
+                if a.shape.get(1) != b.shape.first() {
+                    return Err(format!(
+                        "{} of shape {:?} and {} of shape {:?} have no product",
+                        a.name, a.shape, b.name, b.shape
+                    ));
+                }
+                (a.shape[1], vec![a.shape[0], b.shape[1]])
+            }
+            (Builtin::ReduceSum | Builtin::Transpose | Builtin::Sgemm, _) => {
+                return Err("the task's inputs are not the reference's".into());
+            }
+        };
+        if output.shape != wanted {
+            return Err(format!(
+                "output {} has shape {:?}, the reference gives {wanted:?}",
+                output.name, output.shape
+            ));
+        }
+        Ok(Self {
+            builtin,
+            outputs: output.elements,
+            terms,
+            columns: *wanted.last().ok_or("the output has no shape")?,
+        })
+    }
+
+    /// The element indices of a term's factors in the first and, where there is one, the second input.
+    pub(in crate::task) fn operands(&self, output: u64, term: u64) -> (u64, Option<u64>) {
+        let (row, column) = (output / self.columns, output % self.columns);
+        match self.builtin {
+            Builtin::ReduceSum => (term, None),
+            Builtin::Transpose => (column * (self.outputs / self.columns) + row, None),
+            Builtin::Sgemm => (row * self.terms + term, Some(term * self.columns + column)),
+        }
+    }
+}
+
+/// The expected outputs of a problem whose task names `builtin`.
+pub(super) fn expected(builtin: Builtin, problem: &Problem) -> Result<Vec<Expected>, String> {
+    let sum = Sum::of(builtin, problem)?;
+    let streams: Vec<(Stream, DType)> = problem
+        .inputs()
+        .filter_map(|buffer| Some((problem.stream(&buffer.name)?, buffer.dtype)))
+        .collect();
+    let output = problem.outputs().next().ok_or("the task has no output")?;
+    let full = sum.outputs.saturating_mul(sum.terms) <= FULL_WORK;
+    let (elements, values) = match (builtin, streams.as_slice()) {
+        (Builtin::ReduceSum, [(x, dtype)]) => (Elements::All, total(x, *dtype, sum.terms)),
+        (Builtin::Transpose, [(x, dtype)]) if full => {
+            let bytes = input(x, *dtype, sum.outputs)?;
+            let size = dtype.size() as usize;
+            let mut moved = Vec::with_capacity(bytes.len());
+            for element in 0..sum.outputs {
+                let from = sum.operands(element, 0).0 as usize * size;
+                moved.extend_from_slice(&bytes[from..from + size]);
+            }
+            (Elements::All, Values::Bits(moved))
+        }
+        (Builtin::Transpose, [(x, dtype)]) => {
+            let indices = strata(problem.seed, sum.outputs, SAMPLED_MOVES);
+            let size = dtype.size() as usize;
+            let mut moved = vec![0; indices.len() * size];
+            moved
+                .par_chunks_mut(size)
+                .zip(&indices)
+                .for_each(|(element, index)| {
+                    x.fill(sum.operands(*index, 0).0 * size as u64, element);
+                });
+            (Elements::Sampled(indices), Values::Bits(moved))
+        }
+        (Builtin::Sgemm, [a, b]) if full => (Elements::All, product(&sum, a, b)?),
+        (Builtin::Sgemm, [a, b]) => sampled_product(problem.seed, &sum, a, b),
+        (Builtin::ReduceSum | Builtin::Transpose | Builtin::Sgemm, _) => {
+            return Err("the task's inputs are not the reference's".into());
+        }
+    };
+    Ok(vec![Expected {
+        output: output.name.clone(),
+        elements,
+        values,
+    }])
+}
+
+/// Σ x, in blocks whose sums are added in order: the same on any number of threads.
+fn total(x: &Stream, dtype: DType, terms: u64) -> Values {
+    const BLOCK: u64 = 1 << 16;
+    let blocks: Vec<(f64, f64)> = (0..terms.div_ceil(BLOCK))
+        .into_par_iter()
+        .map_init(Vec::new, |bytes, block| {
+            let first = block * BLOCK;
+            let count = BLOCK.min(terms - first);
+            bytes.resize((count * dtype.size()) as usize, 0);
+            x.fill(first * dtype.size(), bytes);
+            let mut sums = (0.0, 0.0);
+            for element in bytes.chunks_exact(dtype.size() as usize) {
+                let value = decode(dtype, element);
+                sums = (sums.0 + value, sums.1 + value * value);
+            }
+            sums
+        })
+        .collect();
+    let (y, squares) = blocks
+        .into_iter()
+        .fold((0.0, 0.0), |all, block| (all.0 + block.0, all.1 + block.1));
+    Values::Reals {
+        y: vec![y],
+        scale: vec![squares.sqrt()],
+    }
+}
+
+/// A·B row by row of B, so that both are read in order.
+fn product(sum: &Sum, a: &(Stream, DType), b: &(Stream, DType)) -> Result<Values, String> {
+    let (k, n) = (sum.terms as usize, sum.columns as usize);
+    let rows = sum.outputs / sum.columns;
+    let a = decode_all(a.1, &input(&a.0, a.1, rows * sum.terms)?);
+    let b = decode_all(b.1, &input(&b.0, b.1, sum.terms * sum.columns)?);
+    let mut y = vec![0.0; sum.outputs as usize];
+    let mut scale = vec![0.0; sum.outputs as usize];
+    y.par_chunks_mut(n)
+        .zip(scale.par_chunks_mut(n))
+        .zip(a.par_chunks(k))
+        .for_each(|((y, scale), a)| {
+            for (a, b) in a.iter().zip(b.chunks_exact(n)) {
+                for ((y, scale), b) in y.iter_mut().zip(scale.iter_mut()).zip(b) {
+                    let term = a * b;
+                    *y += term;
+                    *scale += term * term;
+                }
+            }
+            scale.iter_mut().for_each(|square| *square = square.sqrt());
+        });
+    Ok(Values::Reals { y, scale })
+}
+
+/// Every element where one of a few rows of A meets one of a few columns of B.
+fn sampled_product(
+    seed: u64,
+    sum: &Sum,
+    a: &(Stream, DType),
+    b: &(Stream, DType),
+) -> (Elements, Values) {
+    let rows = strata(seed, sum.outputs / sum.columns, SAMPLED_LINES);
+    let columns = strata(seed ^ 1, sum.columns, SAMPLED_LINES);
+    let read = |(stream, dtype): &(Stream, DType), index: u64| {
+        let mut element = [0; 8];
+        let size = dtype.size();
+        stream.fill(index * size, &mut element[..size as usize]);
+        decode(*dtype, &element[..size as usize])
+    };
+    let columns_of_b: Vec<Vec<f64>> = columns
+        .par_iter()
+        .map(|column| {
+            (0..sum.terms)
+                .map(|term| read(b, term * sum.columns + column))
+                .collect()
+        })
+        .collect();
+    let lines: Vec<Vec<(f64, f64)>> = rows
+        .par_iter()
+        .map(|row| {
+            let a: Vec<f64> = (0..sum.terms)
+                .map(|term| read(a, row * sum.terms + term))
+                .collect();
+            columns_of_b
+                .iter()
+                .map(|b| {
+                    let (y, squares) = a.iter().zip(b).fold((0.0, 0.0), |(y, squares), (a, b)| {
+                        let term = a * b;
+                        (y + term, squares + term * term)
+                    });
+                    (y, f64::sqrt(squares))
+                })
+                .collect()
+        })
+        .collect();
+    let (y, scale) = lines.into_iter().flatten().unzip();
+    let indices = rows
+        .iter()
+        .flat_map(|row| columns.iter().map(move |column| row * sum.columns + column))
+        .collect();
+    (Elements::Sampled(indices), Values::Reals { y, scale })
+}
+
+fn input(stream: &Stream, dtype: DType, elements: u64) -> Result<Vec<u8>, String> {
+    let bytes = usize::try_from(elements * dtype.size())
+        .map_err(|_| "an input exceeds this machine's memory")?;
+    let mut out = vec![0; bytes];
+    stream.fill(0, &mut out);
+    Ok(out)
+}
+
+/// `count` of 0..total, ascending: the first, the last, and one drawn from each of equal intervals between.
+fn strata(seed: u64, total: u64, count: u64) -> Vec<u64> {
+    if total <= count {
+        return (0..total).collect();
+    }
+    let mut picked: Vec<u64> = (0..count)
+        .map(|interval| {
+            let bound = |i: u64| (u128::from(i) * u128::from(total) / u128::from(count)) as u64;
+            let (low, high) = (bound(interval), bound(interval + 1));
+            low + random_bits(seed, interval) % (high - low)
+        })
+        .collect();
+    picked[0] = 0;
+    picked[count as usize - 1] = total - 1;
+    picked
+}

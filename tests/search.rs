@@ -1,0 +1,583 @@
+//! The search as its driver sees it: what it asks for, when it ends, and that a log of it can be replayed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use warptree::search::{
+    ApplyError, Child, Expander, Grown, Next, NodeId, Outcome, Plateau, Request, Root, Search,
+    SearchParams, StopReason, StopRules, Surrogate, Ticket, Value,
+};
+use warptree::source::{KnobValue, Setting, Source};
+use warptree::units::Nanos;
+
+fn source(text: &str) -> Arc<Source> {
+    Arc::new(Source::parse(text).expect("the test's source parses"))
+}
+
+/// Knobs `a` and `b` with `n` values each; `name` makes sources differ.
+fn grid(name: &str, n: i64) -> Arc<Source> {
+    let values: Vec<String> = (0..n).map(|value| value.to_string()).collect();
+    let values = values.join(", ");
+    source(&format!(
+        "//@ knob a = 0 in {{{values}}}\n//@ knob b = 0 in {{{values}}}\n//@ knob {name} = 1 in {{1}}\n"
+    ))
+}
+
+/// A source without a choice.
+fn single(name: &str) -> Arc<Source> {
+    source(&format!("//@ knob {name} = 1 in {{1}}\n"))
+}
+
+fn root(label: &str, source: &Arc<Source>) -> Root {
+    Root {
+        label: label.into(),
+        source: Arc::clone(source),
+        settings: Vec::new(),
+    }
+}
+
+fn child(label: &str, source: &Arc<Source>) -> Child {
+    Child {
+        label: label.into(),
+        source: Arc::clone(source),
+        settings: Vec::new(),
+    }
+}
+
+fn valid(time: f64) -> Value {
+    Value::valid(Nanos::new(time).expect("a positive time"), 1.0)
+}
+
+fn budget(evaluations: u32) -> SearchParams {
+    SearchParams {
+        stop: StopRules {
+            evaluations: Some(evaluations),
+            ..StopRules::default()
+        },
+        ..SearchParams::default()
+    }
+}
+
+/// Asks until nothing more may be in flight.
+fn fill(search: &mut Search) -> (Vec<Request>, Option<StopReason>) {
+    let mut requests = Vec::new();
+    loop {
+        match search.next(Duration::ZERO) {
+            Next::Request(request) => requests.push(request),
+            Next::Wait => return (requests, None),
+            Next::Done(reason) => return (requests, Some(reason)),
+        }
+    }
+}
+
+/// A driver: keeps the window full and tells outcomes in ticket order.
+fn drive(
+    search: &mut Search,
+    mut answer: impl FnMut(&Search, &Request) -> Outcome,
+) -> (StopReason, Vec<Outcome>) {
+    let mut queue = std::collections::VecDeque::new();
+    let mut log = Vec::new();
+    loop {
+        let (requests, done) = fill(search);
+        queue.extend(requests);
+        if let Some(reason) = done {
+            return (reason, log);
+        }
+        let request = queue
+            .pop_front()
+            .expect("something is in flight while the search waits");
+        let outcome = answer(search, &request);
+        search.apply(&outcome).expect("the ticket is in flight");
+        log.push(outcome);
+    }
+}
+
+/// Answers evaluations by `time` of the knobs a and b (`None`: failed); expanders have nothing.
+fn bowl(time: impl Fn(i64, i64) -> Option<f64>) -> impl FnMut(&Search, &Request) -> Outcome {
+    move |search, request| match request {
+        Request::Evaluate {
+            ticket,
+            node,
+            point,
+        } => {
+            let source = search.source(*node).expect("a node with a source");
+            let setting = source.space().setting(point);
+            let knob = |name: &str| match setting.get(name) {
+                Some(KnobValue::Int(value)) => *value,
+                Some(KnobValue::Text(_)) | None => 0,
+            };
+            let value = time(knob("a"), knob("b")).map_or(Value::Failed, valid);
+            Outcome::Evaluated {
+                ticket: *ticket,
+                value,
+            }
+        }
+        Request::Expand { ticket, .. } => Outcome::Expanded {
+            ticket: *ticket,
+            children: Vec::new(),
+        },
+    }
+}
+
+#[test]
+fn a_budget_of_one_evaluates_the_seeds_default() {
+    let mut search = Search::new(budget(1), 7, vec![root("seed", &grid("s", 8))], &[]);
+    let (reason, log) = drive(&mut search, bowl(|a, b| Some((a + b + 1) as f64)));
+    assert_eq!((reason, log.len()), (StopReason::Evaluations, 1));
+    let (node, point, cost) = search.best().expect("one valid evaluation");
+    assert_eq!(
+        (node, &point.0[..2], cost.get()),
+        (NodeId(1), &[0, 0][..], 1.0)
+    );
+}
+
+#[test]
+fn a_space_ends_when_every_setting_was_tried_once() {
+    for surrogate in [Surrogate::RankGp, Surrogate::LogTimeGp, Surrogate::Uniform] {
+        let mut params = SearchParams::default();
+        params.tuner.surrogate = surrogate;
+        let mut search = Search::new(params, 1, vec![root("seed", &grid("s", 6))], &[]);
+        let (reason, log) = drive(
+            &mut search,
+            bowl(|a, b| (a != b).then(|| (a * b + 1) as f64)),
+        );
+        assert_eq!((reason, log.len()), (StopReason::Exhausted, 36));
+        let view = search.node(NodeId(1)).expect("the seed");
+        let points: BTreeSet<_> = view.trials.iter().map(|trial| &trial.point).collect();
+        assert_eq!((points.len(), view.evaluations, view.valid), (36, 36, 30));
+        assert!(!view.open);
+    }
+}
+
+#[test]
+fn a_space_where_all_fails_ends_without_a_best() {
+    let roots = vec![root("seed", &single("s")), root("space", &grid("t", 5))];
+    let both = [Expander::Rewrites, Expander::Model];
+    let mut search = Search::new(SearchParams::default(), 1, roots, &both);
+    let (reason, log) = drive(&mut search, bowl(|_, _| None));
+    assert_eq!((reason, log.len()), (StopReason::Exhausted, 26));
+    assert!(search.best().is_none());
+}
+
+#[test]
+fn no_sources_means_nothing_to_do() {
+    let mut search = Search::new(SearchParams::default(), 1, Vec::new(), &[Expander::Model]);
+    assert_eq!(
+        search.next(Duration::ZERO),
+        Next::Done(StopReason::Exhausted)
+    );
+}
+
+#[test]
+fn no_more_than_the_window_and_the_budget_are_in_flight_and_nothing_is_asked_twice() {
+    let mut params = budget(10);
+    params.window = 4;
+    let mut search = Search::new(params, 3, vec![root("seed", &grid("s", 4))], &[]);
+    let mut seen = BTreeSet::new();
+    let mut pending = Vec::new();
+    let mut told = 0;
+    loop {
+        let (requests, done) = fill(&mut search);
+        for request in requests {
+            if let Request::Evaluate { ticket, point, .. } = request {
+                assert_eq!(ticket, Ticket(seen.len() as u64), "tickets have no gaps");
+                assert!(seen.insert(point), "asked twice");
+                pending.push(ticket);
+            }
+        }
+        if done.is_some() {
+            break;
+        }
+        assert!(pending.len() <= 4 && told + pending.len() <= 10);
+        // The latest first: order of arrival is not order of asking.
+        let ticket = pending.pop().expect("something is in flight");
+        told += 1;
+        let value = valid(told as f64);
+        search
+            .apply(&Outcome::Evaluated { ticket, value })
+            .expect("in flight");
+    }
+    assert_eq!((told, seen.len()), (10, 10));
+}
+
+#[test]
+fn an_outcome_that_fits_nothing_in_flight_is_refused() {
+    let mut search = Search::new(budget(5), 3, vec![root("seed", &grid("s", 4))], &[]);
+    let evaluated = |ticket| Outcome::Evaluated {
+        ticket: Ticket(ticket),
+        value: Value::Failed,
+    };
+    assert_eq!(
+        search.apply(&evaluated(0)),
+        Err(ApplyError::NotInFlight(Ticket(0)))
+    );
+    assert!(matches!(search.next(Duration::ZERO), Next::Request(_)));
+    let wrong = Outcome::ExpandFailed { ticket: Ticket(0) };
+    assert_eq!(search.apply(&wrong), Err(ApplyError::WrongKind(Ticket(0))));
+    search.apply(&evaluated(0)).expect("in flight");
+    assert_eq!(
+        search.apply(&evaluated(0)),
+        Err(ApplyError::NotInFlight(Ticket(0)))
+    );
+}
+
+#[test]
+fn time_plateau_and_target_end_a_search() {
+    let search = |stop: StopRules| {
+        let params = SearchParams {
+            stop,
+            ..SearchParams::default()
+        };
+        Search::new(params, 3, vec![root("seed", &grid("s", 16))], &[])
+    };
+    let mut timed = search(StopRules {
+        time: Some(Duration::from_secs(5)),
+        ..StopRules::default()
+    });
+    assert!(matches!(
+        timed.next(Duration::from_secs(4)),
+        Next::Request(_)
+    ));
+    assert_eq!(
+        timed.next(Duration::from_secs(5)),
+        Next::Done(StopReason::Time)
+    );
+    let plateau = Some(Plateau {
+        evaluations: 20,
+        improvement: 0.01,
+    });
+    let mut flat = search(StopRules {
+        plateau,
+        ..StopRules::default()
+    });
+    let (reason, log) = drive(&mut flat, bowl(|_, _| Some(5.0)));
+    assert_eq!((reason, log.len()), (StopReason::Plateau, 21));
+    let mut aimed = search(StopRules {
+        target: Nanos::new(20.0),
+        ..StopRules::default()
+    });
+    let (reason, _) = drive(
+        &mut aimed,
+        bowl(|a, b| Some((10 + (a - 9).abs() + (b - 4).abs()) as f64)),
+    );
+    assert_eq!(reason, StopReason::Target);
+}
+
+#[test]
+fn a_suggested_setting_is_tried_first_and_an_impossible_one_is_ignored() {
+    let setting = |a: i64| Setting::from([("a".to_owned(), KnobValue::Int(a))]);
+    let seed = Root {
+        settings: vec![setting(3), setting(99)],
+        ..root("seed", &grid("s", 4))
+    };
+    let mut search = Search::new(budget(3), 3, vec![seed], &[]);
+    let (requests, _) = fill(&mut search);
+    let points: Vec<u16> = requests
+        .iter()
+        .map(|request| match request {
+            Request::Evaluate { point, .. } => point.0[0],
+            Request::Expand { .. } => panic!("no expander is in service"),
+        })
+        .collect();
+    assert_eq!(points[..2], [0, 3]);
+}
+
+/// Answers expansions from a script of (parent, children); evaluations by the source's own name.
+fn scripted<'a>(
+    edits: &'a [(&'a str, &'a [&'a str])],
+    times: &'a [(&'a str, Option<f64>)],
+) -> impl FnMut(&Search, &Request) -> Outcome + 'a {
+    move |search, request| {
+        let name = |id: NodeId| {
+            search.node(id).expect("a node").source.space().knobs()[0]
+                .name
+                .clone()
+        };
+        match request {
+            Request::Evaluate { ticket, node, .. } => {
+                let name = name(*node);
+                let time = times
+                    .iter()
+                    .find(|(known, _)| *known == name)
+                    .and_then(|(_, time)| *time);
+                Outcome::Evaluated {
+                    ticket: *ticket,
+                    value: time.map_or(Value::Failed, valid),
+                }
+            }
+            Request::Expand {
+                ticket,
+                node,
+                attempt,
+                ..
+            } => {
+                let name = name(*node);
+                let mut answers = edits.iter().filter(|(parent, _)| *parent == name);
+                let children = answers
+                    .nth(*attempt as usize)
+                    .map_or(&[][..], |(_, children)| children);
+                let children = children
+                    .iter()
+                    .map(|label| child(label, &single(label)))
+                    .collect();
+                Outcome::Expanded {
+                    ticket: *ticket,
+                    children,
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn edits_that_meet_share_a_node_and_one_that_leads_back_is_a_duplicate() {
+    let edits: &[(&str, &[&str])] = &[
+        ("s", &["x", "y"]),
+        ("x", &["xy"]),
+        ("y", &["xy", "s"]),
+        ("xy", &["x"]),
+    ];
+    let times = [
+        ("s", Some(9.0)),
+        ("x", Some(8.0)),
+        ("y", Some(7.0)),
+        ("xy", Some(3.0)),
+    ];
+    let mut search = Search::new(
+        SearchParams::default(),
+        1,
+        vec![root("seed", &single("s"))],
+        &[Expander::Rewrites],
+    );
+    let (reason, log) = drive(&mut search, scripted(edits, &times));
+    assert_eq!(reason, StopReason::Exhausted);
+    let evaluated = log
+        .iter()
+        .filter(|outcome| matches!(outcome, Outcome::Evaluated { .. }));
+    assert_eq!(evaluated.count(), 4, "each source once");
+    let labels: Vec<(&str, usize)> = search
+        .nodes()
+        .map(|node| (node.label, node.parents.len()))
+        .collect();
+    assert_eq!(labels, [("seed", 1), ("x", 1), ("y", 1), ("xy", 2)]);
+    assert!(
+        search
+            .nodes()
+            .all(|node| node.best_below.map(Nanos::get) == Some(3.0) && !node.open)
+    );
+    let (best, _, _) = search.best().expect("a best");
+    let story: Vec<&str> = search
+        .lineage(best)
+        .into_iter()
+        .map(|(_, label)| label)
+        .collect();
+    assert_eq!(story, ["seed", "x", "xy"]);
+}
+
+#[test]
+fn what_became_of_each_proposed_child_is_told() {
+    let seed = grid("s", 4);
+    let params = SearchParams {
+        window: 1,
+        trial: 1,
+        tune_gain: 0.0,
+        ..SearchParams::default()
+    };
+    let mut search = Search::new(params, 1, vec![root("seed", &seed)], &[Expander::Rewrites]);
+    let Next::Request(first) = search.next(Duration::ZERO) else {
+        panic!("nothing asked")
+    };
+    let value = valid(5.0);
+    search
+        .apply(&Outcome::Evaluated {
+            ticket: first.ticket(),
+            value,
+        })
+        .expect("in flight");
+    let Next::Request(Request::Expand {
+        ticket, attempt: 0, ..
+    }) = search.next(Duration::ZERO)
+    else {
+        panic!("an expansion was due");
+    };
+    let mut own = child("settings", &seed);
+    own.settings = vec![Setting::from([("a".to_owned(), KnobValue::Int(2))])];
+    let other = single("other");
+    let children = vec![child("new", &other), child("again", &other), own];
+    let applied = search
+        .apply(&Outcome::Expanded { ticket, children })
+        .expect("in flight");
+    let node = NodeId(2);
+    let expected = [
+        Grown::New { node },
+        Grown::Duplicate { node },
+        Grown::Settings { fresh: 1 },
+    ];
+    assert_eq!(applied.children, expected);
+}
+
+#[test]
+fn a_child_starts_from_its_parents_best_setting() {
+    let (seed, edited) = (grid("s", 8), grid("t", 8));
+    let mut search = Search::new(
+        budget(120),
+        1,
+        vec![root("seed", &seed)],
+        &[Expander::Rewrites],
+    );
+    let mut first = None;
+    let landscape = |a: i64, b: i64| Some((10 + (a - 5).abs() + (b - 2).abs()) as f64);
+    let mut evaluate = bowl(landscape);
+    drive(&mut search, |search, request| match request {
+        Request::Expand {
+            ticket,
+            node,
+            attempt: 0,
+            ..
+        } if *node == NodeId(1) => {
+            let best = search
+                .node(*node)
+                .expect("the seed")
+                .best
+                .expect("valid")
+                .point
+                .clone();
+            first = Some(best);
+            Outcome::Expanded {
+                ticket: *ticket,
+                children: vec![child("edit", &edited)],
+            }
+        }
+        Request::Expand { .. } | Request::Evaluate { .. } => evaluate(search, request),
+    });
+    let first = first.expect("the seed was expanded");
+    let tried = search.node(NodeId(2)).expect("the edit").trials[0]
+        .point
+        .clone();
+    assert_eq!(tried.0[..2], first.0[..2]);
+}
+
+#[test]
+fn a_broken_edit_is_repaired_so_often_and_then_left() {
+    let times = [("s", Some(9.0))];
+    let edits: &[(&str, &[&str])] = &[
+        ("s", &["m"]),
+        ("m", &["m1"]),
+        ("m1", &["m2"]),
+        ("m2", &["m3"]),
+    ];
+    let mut search = Search::new(
+        SearchParams::default(),
+        1,
+        vec![root("seed", &single("s"))],
+        &[Expander::Model],
+    );
+    let (reason, _) = drive(&mut search, scripted(edits, &times));
+    assert_eq!(reason, StopReason::Exhausted);
+    let labels: Vec<&str> = search.nodes().map(|node| node.label).collect();
+    assert_eq!(labels, ["seed", "m", "m1", "m2"], "two repairs by default");
+}
+
+#[test]
+fn a_model_that_only_fails_is_given_up_and_one_out_of_service_is_not_asked_again() {
+    let asked = |outcome: fn(Ticket) -> Outcome| {
+        let roots = vec![root("seed", &single("s")), root("space", &single("t"))];
+        let mut search = Search::new(SearchParams::default(), 1, roots, &[Expander::Model]);
+        let mut asked = 0;
+        let (reason, _) = drive(&mut search, |_, request| match request {
+            Request::Evaluate { ticket, .. } => Outcome::Evaluated {
+                ticket: *ticket,
+                value: valid(5.0),
+            },
+            Request::Expand { ticket, .. } => {
+                asked += 1;
+                outcome(*ticket)
+            }
+        });
+        assert_eq!(reason, StopReason::Exhausted);
+        asked
+    };
+    assert_eq!(
+        asked(|ticket| Outcome::ExpandFailed { ticket }),
+        6,
+        "three tries for each source"
+    );
+    assert!(
+        asked(|ticket| Outcome::Unavailable { ticket }) <= 2,
+        "those in flight at most"
+    );
+}
+
+#[test]
+fn the_same_calls_give_the_same_state_at_every_step_and_another_seed_another() {
+    let run = |seed: u64, steps: usize| {
+        let roots = vec![root("seed", &grid("s", 12)), root("space", &grid("t", 12))];
+        let mut search = Search::new(budget(60), seed, roots, &[Expander::Rewrites]);
+        let mut answer =
+            bowl(|a, b| (a != 7).then(|| (20 + (a - 9).pow(2) + (b - 4).pow(2)) as f64));
+        let mut queue = std::collections::VecDeque::new();
+        let mut prints = Vec::new();
+        for _ in 0..steps {
+            queue.extend(fill(&mut search).0);
+            let Some(request) = queue.pop_front() else {
+                break;
+            };
+            let outcome = answer(&search, &request);
+            search.apply(&outcome).expect("in flight");
+            prints.push(search.fingerprint());
+        }
+        prints
+    };
+    let whole = run(5, 100);
+    assert!(whole.len() > 55);
+    for prefix in [1, 2, 17, 40] {
+        assert_eq!(run(5, prefix), whole[..prefix]);
+    }
+    assert_eq!(
+        whole.iter().collect::<BTreeSet<_>>().len(),
+        whole.len(),
+        "each step changes the state"
+    );
+    assert_ne!(run(6, 20), whole[..20]);
+}
+
+#[test]
+fn every_given_source_gets_a_trial_and_the_best_gets_the_budget() {
+    // `late` is the best by far but for its default; `early` looks best at once; `bad` never is.
+    let roots = vec![
+        root("bad", &grid("p", 10)),
+        root("early", &grid("q", 10)),
+        root("late", &grid("r", 10)),
+    ];
+    for seed in 0..10 {
+        let mut search = Search::new(budget(80), seed, roots.clone(), &[]);
+        drive(&mut search, |search, request| {
+            let Request::Evaluate {
+                ticket,
+                node,
+                point,
+            } = request
+            else {
+                panic!("no expander")
+            };
+            let label = search.node(*node).expect("a node").label;
+            let (a, b) = (f64::from(point.0[0]), f64::from(point.0[1]));
+            let time = match label {
+                "bad" => 300.0 + a + b,
+                "early" => 100.0 + a + b,
+                _ => 40.0 + 12.0 * ((a - 6.0).abs() + (b - 3.0).abs()),
+            };
+            Outcome::Evaluated {
+                ticket: *ticket,
+                value: valid(time),
+            }
+        });
+        let spent: Vec<u32> = search.nodes().map(|node| node.evaluations).collect();
+        let cost = search.best().expect("a best").2.get();
+        assert!(
+            spent[0] <= 20 && spent[2] >= 30 && cost <= 52.0,
+            "seed {seed}: {spent:?}, {cost}"
+        );
+    }
+}
