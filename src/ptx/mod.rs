@@ -4,7 +4,9 @@
 pub mod cfg;
 pub mod ir;
 
+mod access;
 mod canon;
+mod check;
 pub mod edit;
 mod lex;
 mod modifier;
@@ -15,6 +17,7 @@ mod print;
 mod scope;
 
 pub use canon::{canonical, digest};
+pub use check::check;
 pub use parse::{ParseError, parse};
 pub use place::{Lines, Position, position};
 pub use print::print;

@@ -11,6 +11,8 @@ pub(super) struct Body<'m> {
     /// Everything declared, in order: parameters first, then as written.
     pub(super) declarations: Vec<Declaration<'m>>,
     scopes: Vec<Scope<'m>>,
+    /// How many of the declarations are parameters.
+    parameters: u32,
 }
 
 /// A pair of braces.
@@ -59,11 +61,13 @@ impl<'m> Body<'m> {
             statements: Vec::new(),
             declarations: Vec::new(),
             scopes: vec![Scope::default()],
+            parameters: 0,
         };
         let outermost = ScopeId(0);
         for variable in function.returns.iter().chain(&function.params) {
             body.declare_variable(outermost, variable);
         }
+        body.parameters = body.declarations.len() as u32;
         if let Some(block) = &function.body {
             body.flatten(outermost, block);
         }
@@ -105,10 +109,21 @@ impl<'m> Body<'m> {
 
     /// The symbol's declaration if it is a register.
     pub(super) fn register(&self, symbol: Symbol) -> Option<&'m Variable> {
+        self.variable(symbol)
+            .filter(|variable| variable.space == ".reg")
+    }
+
+    /// The declaration of a symbol that is no label.
+    pub(super) fn variable(&self, symbol: Symbol) -> Option<&'m Variable> {
         match self.declarations[symbol.declaration.0 as usize] {
-            Declaration::Variable(variable, _) => (variable.space == ".reg").then_some(variable),
+            Declaration::Variable(variable, _) => Some(variable),
             Declaration::Label => None,
         }
+    }
+
+    /// Whether the symbol is one of the function's parameters or return values.
+    pub(super) fn is_parameter(&self, symbol: Symbol) -> bool {
+        symbol.declaration.0 < self.parameters
     }
 
     fn count(&self, declaration: DeclarationId) -> Option<u32> {
