@@ -66,22 +66,31 @@ impl Template {
                     place(number, line.len() - statement.len()..line.len()),
                     line,
                 ));
+                marked.push_str(line);
             } else {
-                match find_holes(line) {
-                    Ok(ranges) => {
-                        holes.extend(ranges.into_iter().map(|range| (place(number, range), line)));
-                    }
-                    Err(column) => findings.push(
+                let (ranges, unclosed) = find_holes(line);
+                marked.push_str(&format!("{MARK}{number}{MARK}"));
+                let mut from = 0;
+                for range in ranges {
+                    // The spaces keep `${-N}` from being read as a trim mark.
+                    marked.push_str(&line[from..range.start]);
+                    marked.push(' ');
+                    marked.push_str(&line[range.clone()]);
+                    marked.push(' ');
+                    from = range.end;
+                    holes.push((place(number, range), line));
+                }
+                marked.push_str(&line[from..]);
+                if let Some(column) = unclosed {
+                    findings.push(
                         Finding::header(
                             place(number, column..line.trim_end().len()),
                             "this hole is not closed on its line",
                         )
                         .help("close it with `}`"),
-                    ),
+                    );
                 }
-                marked.push_str(&format!("{MARK}{number}{MARK}"));
             }
-            marked.push_str(line);
             marked.push('\n');
         }
         if !findings.is_empty() {
@@ -260,8 +269,8 @@ fn is_function(name: &str) -> bool {
     FUNCTIONS.contains(&name) || EXTRA_FUNCTIONS.contains(&name)
 }
 
-/// The inside of each `${ … }` on a line, or the column of one that is not closed.
-pub(super) fn find_holes(line: &str) -> Result<Vec<Range<usize>>, usize> {
+/// The inside of each `${ … }` on a line, and the column of one that is not closed.
+fn find_holes(line: &str) -> (Vec<Range<usize>>, Option<usize>) {
     let mut holes = Vec::new();
     let mut from = 0;
     while let Some(found) = line[from..].find("${") {
@@ -283,11 +292,13 @@ pub(super) fn find_holes(line: &str) -> Result<Vec<Range<usize>>, usize> {
                 (None, _) => {}
             }
         }
-        let close = close.ok_or(open)?;
+        let Some(close) = close else {
+            return (holes, Some(open));
+        };
         holes.push(open + 2..close);
         from = close + 1;
     }
-    Ok(holes)
+    (holes, None)
 }
 
 fn explain(error: &Error, first_line: u32) -> Finding {
