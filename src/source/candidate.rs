@@ -48,13 +48,21 @@ impl Candidate {
         self.lines.get(index).copied()
     }
 
-    /// The launches at one problem size. `names`: the task's sizes and the device's facts (`sm_count`, …).
-    pub fn plan(&self, names: &BTreeMap<String, i64>) -> Result<LaunchPlan, SourceError> {
-        self.plan_at(names)
+    /// The launches at one problem size. `names`: the task's sizes and scalars and the device's facts
+    /// (`sm_count`, …), as integers or as values.
+    pub fn plan<V: Clone + Into<Value>>(
+        &self,
+        names: &BTreeMap<String, V>,
+    ) -> Result<LaunchPlan, SourceError> {
+        let names = names
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone().into()))
+            .collect();
+        self.plan_at(&names)
             .map_err(|finding| SourceError::new(&self.text, vec![finding]))
     }
 
-    fn plan_at(&self, names: &BTreeMap<String, i64>) -> Result<LaunchPlan, Finding> {
+    fn plan_at(&self, names: &BTreeMap<String, Value>) -> Result<LaunchPlan, Finding> {
         if self.header.launches.is_empty() {
             return Err(Finding::at_line(
                 "header",
@@ -66,8 +74,8 @@ impl Candidate {
             ));
         }
         let mut known = self.values.clone();
-        for (name, &value) in names {
-            if known.insert(name.clone(), Value::Int(value)).is_some() {
+        for (name, value) in names {
+            if known.insert(name.clone(), value.clone()).is_some() {
                 let message = format!(
                     "`{name}` is a name of the task or the device ({value}); the knob or value needs another"
                 );
