@@ -3,22 +3,12 @@
 
 use crate::device::Gpu;
 use crate::source::DType;
-use crate::task::{MathMode, Role, Task};
-use crate::units::{Bytes, Flops, Nanos};
+use crate::task::{MathMode, Role, Task, Work};
+use crate::units::{Flops, Nanos};
+use crate::verdict::TargetShare;
 
 /// A time below this share of the floor is impossible; the rest is the timer's uncertainty.
 const FLOOR_BAND: f64 = 0.98;
-
-/// The work that one call must do, at one size.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Work {
-    /// Nominal floating-point operations.
-    pub flops: Flops,
-    /// What any honest algorithm does at least; for contractions the task declares 0.99 of nominal.
-    pub flops_min: Flops,
-    /// Bytes that must cross device memory.
-    pub bytes: Bytes,
-}
 
 /// The answer of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,6 +142,32 @@ pub fn time_floor(time: Nanos, floor: Option<Floor>) -> Finding {
     }
 }
 
+/// The same against the device's own ceilings, where it knows them.
+pub fn device_floor(time: Nanos, floor: Option<Nanos>) -> Finding {
+    match floor {
+        None => Finding::NotChecked("time against ceilings measured on this GPU".to_owned()),
+        Some(floor) if time.get() < FLOOR_BAND * floor.get() => Finding::Void(format!(
+            "{time} is faster than the device's own ceilings allow, {floor}"
+        )),
+        Some(floor) => Finding::Passed(format!(
+            "time against the device's own ceilings: {:.2}× of {floor}",
+            time.get() / floor.get()
+        )),
+    }
+}
+
+/// Timed calls whose outputs differ from an untimed call's did not do the same work.
+pub fn steady(unsteady: &[String]) -> Finding {
+    if unsteady.is_empty() {
+        Finding::Passed("timing saw no output differ from an untimed call's".to_owned())
+    } else {
+        Finding::Void(format!(
+            "outputs of timed calls are not those of an untimed one: {}",
+            unsteady.join("; ")
+        ))
+    }
+}
+
 /// A kernel that executes fewer FLOPs than any honest algorithm left work out. `executed` is by unit; `None`
 /// where nobody counts.
 pub fn executed_flops(executed: Option<&[(String, Flops)]>, work: &Work, at: &str) -> Finding {
@@ -222,31 +238,34 @@ pub fn target_share(executed: &[(String, u64)], targets: &[Target]) -> f64 {
         .fold(1.0, f64::min)
 }
 
-/// The target instructions' answer, in words.
-pub fn target_instructions(executed: Option<&[(String, u64)]>, targets: &[Target]) -> Finding {
-    let names: Vec<&str> = targets.iter().map(|t| t.mnemonic.as_str()).collect();
-    let names = names.join(", ");
-    if targets.is_empty() {
-        return Finding::Passed("target instructions: the task requires none".to_owned());
+/// How much of the work the target instructions did: for the score, and in words. `counted` has what was
+/// executed beside what was needed, for every size where somebody counted.
+pub fn target_instructions(
+    names: &[&str],
+    counted: &[(&[(String, u64)], Vec<Target>)],
+) -> (TargetShare, Finding) {
+    if names.is_empty() {
+        let text = "target instructions: the task requires none".to_owned();
+        return (TargetShare::NotRequired, Finding::Passed(text));
     }
-    let Some(executed) = executed else {
-        return Finding::NotChecked(format!("target instructions ({names}): not profiled"));
-    };
-    let share = target_share(executed, targets);
-    if share >= 1.0 {
-        Finding::Passed(format!(
-            "target instructions ({names}): executed as often as the work needs"
-        ))
-    } else if share > 0.0 {
-        // Part of the work is a matter of the score, not of honesty.
-        Finding::Passed(format!(
-            "target instructions ({names}): did {:.1} % of the work",
-            share * 100.0
-        ))
-    } else {
-        Finding::Passed(format!(
-            "target instructions ({names}): at least one was never executed"
-        ))
+    let names = names.join(", ");
+    let share = counted
+        .iter()
+        .map(|(executed, targets)| target_share(executed, targets))
+        .reduce(f64::min);
+    match share {
+        None => {
+            let text = format!("target instructions ({names}): not profiled");
+            (TargetShare::NotProfiled, Finding::NotChecked(text))
+        }
+        // Less than all is a matter of the score, not of honesty.
+        Some(share) => {
+            let text = format!(
+                "target instructions ({names}): did {:.1} % of the work",
+                share * 100.0
+            );
+            (TargetShare::Counted(share), Finding::Passed(text))
+        }
     }
 }
 
@@ -260,7 +279,7 @@ fn matches(mnemonic: &str, prefix: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::SmArch;
+    use crate::units::{Bytes, SmArch};
 
     fn h200() -> Gpu {
         Gpu {
@@ -429,7 +448,24 @@ mod tests {
             &[target("wgmma.mma_async"), target("cp.async.bulk.tensor")],
         );
         assert_eq!(share, 0.5);
-        let unprofiled = target_instructions(None, &[target("wgmma.mma_async")]);
-        assert!(matches!(unprofiled, Finding::NotChecked(text) if text.contains("not profiled")));
+        let names = ["wgmma.mma_async", "cp.async.bulk.tensor"];
+        let (share, _) = target_instructions(&names, &[(&executed, names.map(target).to_vec())]);
+        assert_eq!(share, TargetShare::Counted(0.5));
+    }
+
+    #[test]
+    fn what_nobody_counted_is_not_a_pass() {
+        let (share, finding) = target_instructions(&["wgmma.mma_async"], &[]);
+        assert_eq!(share, TargetShare::NotProfiled);
+        assert!(matches!(finding, Finding::NotChecked(text) if text.contains("not profiled")));
+        assert_eq!(target_instructions(&[], &[]).0, TargetShare::NotRequired);
+    }
+
+    #[test]
+    fn timed_calls_that_write_something_else_are_void() {
+        assert!(void(&steady(&["`out` differs in call 17".to_owned()])));
+        assert!(!void(&steady(&[])));
+        assert!(void(&device_floor(ns(90.0), Some(ns(100.0)))));
+        assert!(!void(&device_floor(ns(99.0), Some(ns(100.0)))));
     }
 }

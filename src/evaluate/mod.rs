@@ -2,12 +2,19 @@
 //! times and audits; `Recorded` looks up what an earlier run measured. Neither sees the tree or the reward.
 
 pub mod audit;
+mod cache;
 pub mod limits;
+mod once;
+mod pipeline;
 pub mod ptxas;
 pub mod ptxas_output;
 pub mod recorded;
+pub mod verify;
 
 use std::sync::Arc;
+
+pub use cache::{Cached, Keyed};
+pub use pipeline::{Pipeline, Settings};
 
 use crate::device::RigError;
 use crate::source::{Point, Source};

@@ -1,0 +1,563 @@
+//! The judge: source and setting in, verdict out. Front end, ptxas, limits, verification, timing, audit and
+//! score, the cheap stages first; the first that fails is the verdict. It never sees the search tree or the
+//! reward, and shows nobody its seed.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use super::audit::{self, Audited, Finding, Floor, Target};
+use super::cache::Keyed;
+use super::ptxas::{Assembler, Cubin, in_source};
+use super::verify::{self, Counts, Subject, Verified, Verifier};
+use super::{Evaluation, Evaluator, Kernel, limits};
+use crate::device::{Buffer, Contents, Device, Gpu, Job, RigError, Timed, Timing};
+use crate::expr::{Expr, Value};
+use crate::ptx::ParseError;
+use crate::ptx::ir::Module;
+use crate::source::{Candidate, LaunchPlan, Point, Source, SourceError};
+use crate::task::{Poison, Problem, Purpose, Role, Task};
+use crate::units::{Digest, Nanos};
+use crate::verdict::{
+    Audit, Denominator, Diagnosis, Diagnostic, Evidence, InstructionScore, Measurement, Score,
+    Severity, Speedup, TargetShare, Time, Verdict, spilled,
+};
+
+/// Raised whenever the same candidate could get another verdict: part of every cache key.
+const JUDGE_VERSION: u32 = 1;
+
+/// What a pipeline is made of.
+pub struct Settings {
+    /// The task.
+    pub task: Arc<Task>,
+    /// Runs and times.
+    pub device: Arc<dyn Device>,
+    /// Assembles.
+    pub assembler: Assembler,
+    /// Further options of ptxas.
+    pub ptxas_options: Vec<String>,
+    /// Secret seed of the inputs; another for each run of the program.
+    pub verify_seed: u64,
+    /// Further runs of each size's first input case, compared with the first run.
+    pub repeats: u32,
+    /// Whether two evaluations of one candidate give the same verdict: true for the simulator.
+    pub deterministic: bool,
+}
+
+/// The judge.
+pub struct Pipeline {
+    settings: Settings,
+    verifier: Verifier,
+    /// One problem for each of the task's sizes, in order; their seed and case do not matter.
+    sizes: Vec<Problem>,
+    /// Index in `sizes` of the one that is timed, and that problem itself.
+    headline: usize,
+    timed: Problem,
+    seed_time: OnceLock<Nanos>,
+}
+
+impl Pipeline {
+    /// An error if the task cannot be judged: it declares no size to time, or a formula fails.
+    pub fn new(settings: Settings) -> Result<Self, RigError> {
+        let task = &settings.task;
+        let broken = |message: String| RigError::Reference {
+            task: task.name.clone(),
+            message,
+        };
+        let headline = task
+            .sizes
+            .iter()
+            .position(|size| size.purpose == Purpose::Bench)
+            .ok_or_else(|| broken("it declares no bench size".to_owned()))?;
+        let case = *task
+            .cases
+            .first()
+            .ok_or_else(|| broken("it declares no input case".to_owned()))?;
+        let sizes = task
+            .sizes
+            .iter()
+            .map(|size| Problem::new(task, size, case, settings.verify_seed))
+            .collect::<Result<Vec<Problem>, _>>()
+            .map_err(|error| broken(error.to_string()))?;
+        let timed = sizes[headline].clone();
+        let verifier = Verifier::new(
+            Arc::clone(task),
+            settings.verify_seed,
+            settings.repeats,
+            Some(settings.assembler.clone()),
+        );
+        Ok(Self {
+            settings,
+            verifier,
+            sizes,
+            headline,
+            timed,
+            seed_time: OnceLock::new(),
+        })
+    }
+
+    /// The problem whose time counts.
+    pub fn timed_problem(&self) -> &Problem {
+        &self.timed
+    }
+
+    /// No call can be faster than this on the device's GPU.
+    pub fn floor(&self) -> Option<Floor> {
+        let gpu = self.gpu();
+        audit::floor(&self.timed.work, audit::peak(&self.settings.task, gpu), gpu)
+    }
+
+    /// Makes the seed's time the denominator of every later speedup. The first call counts.
+    pub fn set_seed_time(&self, time: Nanos) {
+        let _kept_the_first = self.seed_time.set(time);
+    }
+
+    /// Judges the task's seed at its default setting and, if it is valid, makes its time the denominator.
+    pub fn judge_seed(&self) -> Result<Evaluation, RigError> {
+        let broken = |error: &dyn std::fmt::Display| RigError::Reference {
+            task: self.settings.task.name.clone(),
+            message: format!("its seed: {error}"),
+        };
+        let source = Source::parse(&self.settings.task.seed).map_err(|error| broken(&error))?;
+        let point = source
+            .space()
+            .default_point()
+            .map_err(|error| broken(&error))?;
+        let mut evaluation = self.evaluate(&source, &point)?;
+        if let Verdict::Measured(measurement) = &mut evaluation.verdict {
+            let time = measurement.time.nanos();
+            self.set_seed_time(time);
+            measurement.score.speedup = self.speedup(time);
+        }
+        Ok(evaluation)
+    }
+
+    fn gpu(&self) -> &Gpu {
+        self.settings.device.gpu()
+    }
+
+    fn speedup(&self, time: Nanos) -> Option<Speedup> {
+        let seed = *self.seed_time.get()?;
+        Some(Speedup::new(Denominator::Seed, seed, time))
+    }
+
+    fn judge(&self, candidate: &Candidate) -> Result<(Verdict, Option<Kernel>), RigError> {
+        let source_line = |line| candidate.source_line(line);
+        let front = match self.front(candidate, &source_line) {
+            Ok(front) => front,
+            Err(verdict) => return Ok((*verdict, None)),
+        };
+        let options = &self.settings.ptxas_options;
+        let assembly =
+            self.settings
+                .assembler
+                .assemble(&candidate.ptx, self.gpu().arch, options)?;
+        let cubin = match assembly.into_cubin(source_line) {
+            Ok(cubin) => cubin,
+            Err(verdict) => return Ok((*verdict, None)),
+        };
+        let kernel = Kernel {
+            ptx: Arc::clone(&candidate.ptx),
+            cubin: Arc::clone(&cubin.bytes),
+        };
+        let verdict = self.run(&front, &cubin, &source_line)?;
+        Ok((verdict, Some(kernel)))
+    }
+
+    /// All that needs no tool and no device.
+    fn front(
+        &self,
+        candidate: &Candidate,
+        source_line: &dyn Fn(u32) -> Option<u32>,
+    ) -> Result<Front, Box<Verdict>> {
+        let unrenderable = |diagnostics| Box::new(Verdict::Unrenderable { diagnostics });
+        let module = match &candidate.module {
+            Ok(module) => Arc::clone(module),
+            Err(error) => {
+                return Err(unrenderable(vec![in_source(
+                    parse_error(error),
+                    source_line,
+                )]));
+            }
+        };
+        let warnings = Vec::new();
+        let plans = self
+            .sizes
+            .iter()
+            .map(|problem| candidate.plan(&names(problem, self.gpu())))
+            .collect::<Result<Vec<LaunchPlan>, SourceError>>()
+            .map_err(|error| unrenderable(error.diagnostics))?;
+        let launches = launch_errors(&module, &plans);
+        if !launches.is_empty() {
+            return Err(unrenderable(launches));
+        }
+        Ok(Front {
+            module,
+            plans,
+            warnings,
+        })
+    }
+
+    /// Limits, verification, timing and what follows from them.
+    fn run(
+        &self,
+        front: &Front,
+        cubin: &Cubin,
+        source_line: &dyn Fn(u32) -> Option<u32>,
+    ) -> Result<Verdict, RigError> {
+        let device = &*self.settings.device;
+        let over = front
+            .plans
+            .iter()
+            .find_map(|plan| limits::exceeded(plan, &front.module, &cubin.resources, device.gpu()));
+        if let Some(message) = over {
+            return Ok(Verdict::OverLimits { message });
+        }
+        let registers = cubin.registers();
+        let subject = Subject {
+            module: &front.module,
+            cubin: Some(&cubin.bytes),
+            registers: &registers,
+            plans: &front.plans,
+            source_line,
+        };
+        let verified = match self.verifier.verify(device, &subject)? {
+            Verified::Passed(evidence) => evidence,
+            Verified::Failed(verdict) => return Ok(*verdict),
+        };
+        let buffers = timed_buffers(&self.timed);
+        let job = Job {
+            module: &front.module,
+            cubin: subject.cubin,
+            registers: &registers,
+            plan: &front.plans[self.headline],
+            buffers: &buffers,
+        };
+        let timed = match device.time(&job)? {
+            Timing::Timed(timed) => timed,
+            Timing::Faulted(diagnostics) => {
+                let diagnostics = mapped(diagnostics, source_line);
+                return Ok(Verdict::Faulted { diagnostics });
+            }
+            Timing::Hung(diagnostics) => {
+                let diagnostics = mapped(diagnostics, source_line);
+                return Ok(Verdict::Hung { diagnostics });
+            }
+            Timing::Refused(message) => return Ok(Verdict::OverLimits { message }),
+        };
+        self.conclude(front, cubin, verified, *timed, source_line)
+    }
+
+    /// Audit, score and all the words: from here on nothing runs.
+    fn conclude(
+        &self,
+        front: &Front,
+        cubin: &Cubin,
+        verified: verify::Evidence,
+        timed: Timed,
+        source_line: &dyn Fn(u32) -> Option<u32>,
+    ) -> Result<Verdict, RigError> {
+        let about = self.settings.device.about();
+        let time = timed.time.nanos();
+        let (share, targets) = self.target_instructions(&verified.counts, &timed)?;
+        let mut audited = self.audit(&verified, &timed);
+        audited.add(targets);
+        let tool = self.settings.assembler.tool();
+        let mut checked = vec![
+            "allowed PTX and lints".to_owned(),
+            format!(
+                "assembled by ptxas {} for {}",
+                tool.version,
+                self.gpu().arch
+            ),
+            format!("limits of the {}", self.gpu().name),
+        ];
+        checked.extend(verified.checked);
+        checked.extend(about.checks.iter().cloned());
+        checked.extend(audited.checked);
+        checked.extend(timed.notes);
+        let mut not_checked = verified.not_checked;
+        not_checked.extend(about.cannot_check.iter().cloned());
+        not_checked.extend(audited.not_checked);
+        match &timed.time {
+            Time::Estimated { gpu, .. } => {
+                not_checked.push(format!("time: estimated for the {gpu}, not measured"));
+            }
+            Time::Measured { .. } | Time::Recorded { .. } => {}
+        }
+        if !about.runs_timed_size {
+            not_checked.push(format!("outputs at the timed size, {}", self.timed.size));
+        }
+        not_checked.push("frontier: not measured".to_owned());
+        let mut warnings = front.warnings.clone();
+        warnings.extend(cubin.advisories.iter().cloned());
+        warnings.extend(verified.warnings);
+        let diagnosis = timed.diagnosis.map(|diagnosis| Diagnosis {
+            evidence: self.evidence(diagnosis.evidence, time, source_line),
+            ..diagnosis
+        });
+        let void = audited.void;
+        let measurement = Box::new(Measurement {
+            score: Score {
+                correct: true,
+                instructions: InstructionScore::new(share, spilled(&cubin.resources)),
+                speedup: self.speedup(time),
+                audit: if void.is_empty() {
+                    Audit::Passed
+                } else {
+                    Audit::Void {
+                        reasons: void.clone(),
+                    }
+                },
+            },
+            time: timed.time,
+            resources: cubin.resources.clone(),
+            diagnosis,
+            checked,
+            not_checked,
+            warnings,
+        });
+        Ok(if void.is_empty() {
+            Verdict::Measured(measurement)
+        } else {
+            Verdict::Voided {
+                reasons: void,
+                measurement,
+            }
+        })
+    }
+
+    /// Counted on the smoke sizes where the device counts as it runs, else in the timed size's profile.
+    fn target_instructions(
+        &self,
+        counts: &[Counts],
+        timed: &Timed,
+    ) -> Result<(TargetShare, Finding), RigError> {
+        let task = &self.settings.task;
+        let wanted = task.targets.get(&self.gpu().arch);
+        let wanted = wanted.map_or(&[][..], Vec::as_slice);
+        let names: Vec<&str> = wanted.iter().map(|t| t.mnemonic.as_str()).collect();
+        let needed = |problem: &Problem| -> Result<Vec<Target>, RigError> {
+            wanted
+                .iter()
+                .map(|target| {
+                    let needed = match &target.at_least {
+                        Some(text) => Expr::new(text)
+                            .and_then(|expr| expr.float(&problem.names()))
+                            .map_err(|error| RigError::Reference {
+                                task: task.name.clone(),
+                                message: format!("at_least of {}: {error}", target.mnemonic),
+                            })?,
+                        None => 1.0,
+                    };
+                    Ok(Target {
+                        mnemonic: target.mnemonic.clone(),
+                        needed,
+                    })
+                })
+                .collect()
+        };
+        let mut counted = Vec::new();
+        for count in counts {
+            if let (Purpose::Smoke, Some(executed)) = (count.problem.size.purpose, &count.executed)
+            {
+                counted.push((executed.as_slice(), needed(&count.problem)?));
+            }
+        }
+        if let (true, Some(profile)) = (counted.is_empty(), &timed.diagnosis)
+            && !profile.target_instructions.is_empty()
+        {
+            let executed = profile.target_instructions.as_slice();
+            counted.push((executed, needed(&self.timed)?));
+        }
+        Ok(audit::target_instructions(&names, &counted))
+    }
+
+    fn audit(&self, verified: &verify::Evidence, timed: &Timed) -> Audited {
+        let mut audited = Audited::default();
+        let time = timed.time.nanos();
+        audited.add(audit::time_floor(time, self.floor()));
+        audited.add(audit::device_floor(time, timed.floor));
+        audited.add(audit::steady(&timed.unsteady));
+        let allowed = audit::allowed_tensor_types(&self.settings.task);
+        if verified.counts.is_empty() {
+            audited.add(audit::executed_flops(None, &self.timed.work, ""));
+            audited.add(audit::tensor_types(None, &allowed));
+        }
+        for (nth, counts) in verified.counts.iter().enumerate() {
+            let flops = counts.flops.as_deref();
+            let at = counts.problem.size.to_string();
+            for finding in [
+                audit::executed_flops(flops, &counts.problem.work, &at),
+                audit::tensor_types(flops, &allowed),
+            ] {
+                // Every size is looked at; one that passes is told once.
+                if nth == 0 || matches!(finding, Finding::Void(_)) {
+                    audited.add(finding);
+                }
+            }
+        }
+        audited
+    }
+
+    /// The device's evidence about the source, and where the time stands on the roofline.
+    fn evidence(
+        &self,
+        evidence: Vec<Evidence>,
+        time: Nanos,
+        source_line: &dyn Fn(u32) -> Option<u32>,
+    ) -> Vec<Evidence> {
+        let roofline = self.floor().map(|floor| Evidence {
+            text: format!(
+                "{:.0} % of the roofline: {} is {}",
+                100.0 * floor.time.get() / time.get(),
+                floor.bound.word(),
+                floor.time
+            ),
+            line: None,
+            advice: None,
+        });
+        let mapped = evidence.into_iter().map(|evidence| Evidence {
+            line: evidence.line.and_then(source_line),
+            ..evidence
+        });
+        mapped.chain(roofline).collect()
+    }
+}
+
+impl Evaluator for Pipeline {
+    fn evaluate(&self, source: &Source, point: &Point) -> Result<Evaluation, RigError> {
+        let candidate = match source.render(point) {
+            Ok(candidate) => candidate,
+            Err(error) => {
+                return Ok(Evaluation {
+                    candidate: None,
+                    verdict: Verdict::Unrenderable {
+                        diagnostics: error.diagnostics,
+                    },
+                    kernel: None,
+                });
+            }
+        };
+        let (verdict, kernel) = self.judge(&candidate)?;
+        Ok(Evaluation {
+            candidate: Some(candidate.id()),
+            verdict,
+            kernel,
+        })
+    }
+
+    fn deterministic(&self) -> bool {
+        self.settings.deterministic
+    }
+}
+
+impl Keyed for Pipeline {
+    fn key(&self, source: &Source, point: &Point) -> Option<Digest> {
+        let candidate = source.render(point).ok()?;
+        let settings = &self.settings;
+        let tool = settings.assembler.tool();
+        let parts = [
+            JUDGE_VERSION.to_string(),
+            env!("CARGO_PKG_VERSION").to_owned(),
+            candidate.id().to_string(),
+            settings.task.digest.to_string(),
+            tool.version.clone(),
+            tool.digest.to_string(),
+            settings.ptxas_options.join(" "),
+            settings.device.about().identity.clone(),
+            settings.device.gpu().name.clone(),
+            self.verifier.policy().to_string(),
+        ];
+        Some(Digest::of_parts(parts.iter().map(String::as_bytes)))
+    }
+}
+
+/// What the front end leaves for the device.
+struct Front {
+    module: Arc<Module>,
+    /// One for each of the task's sizes.
+    plans: Vec<LaunchPlan>,
+    /// Lints that did not reject it.
+    warnings: Vec<Diagnostic>,
+}
+
+/// What launch expressions may name: the problem's numbers and the GPU's.
+pub(super) fn names(problem: &Problem, gpu: &Gpu) -> BTreeMap<String, Value> {
+    let mut names = problem.names();
+    names.insert("sm_count".to_owned(), Value::Int(i64::from(gpu.sm_count)));
+    names
+}
+
+fn parse_error(error: &ParseError) -> Diagnostic {
+    Diagnostic {
+        severity: Severity::Error,
+        code: "parse".to_owned(),
+        message: format!("column {}: {}", error.column, error.message),
+        line: Some(error.line),
+        other_line: None,
+        help: None,
+    }
+}
+
+/// Launches of entries that are not there, or with another number of arguments.
+fn launch_errors(module: &Module, plans: &[LaunchPlan]) -> Vec<Diagnostic> {
+    let Some(plan) = plans.first() else {
+        return Vec::new();
+    };
+    let error = |message: String, help: &str| Diagnostic {
+        severity: Severity::Error,
+        code: "launch".to_owned(),
+        message,
+        line: None,
+        other_line: None,
+        help: Some(help.to_owned()),
+    };
+    plan.launches
+        .iter()
+        .filter_map(|launch| match limits::entry(module, &launch.entry) {
+            None => Some(error(
+                format!(
+                    "`//@ launch {}` names no `.entry` of the kernel",
+                    launch.entry
+                ),
+                "name one that the text defines: `.visible .entry NAME(…)`",
+            )),
+            Some(entry) if entry.params.len() != launch.args.len() => Some(error(
+                format!(
+                    "`//@ launch {}` gives {} arguments, the entry has {} parameters",
+                    launch.entry,
+                    launch.args.len(),
+                    entry.params.len()
+                ),
+                "give `args=(…)` one argument for each `.param`, in order",
+            )),
+            Some(_) => None,
+        })
+        .collect()
+}
+
+/// The timed problem's buffers: inputs are made where they are read.
+fn timed_buffers(problem: &Problem) -> Vec<Buffer> {
+    problem
+        .buffers
+        .iter()
+        .map(|buffer| Buffer {
+            name: buffer.name.clone(),
+            dtype: buffer.dtype,
+            bytes: buffer.bytes,
+            writable: buffer.role == Role::Output,
+            contents: match problem.generator(&buffer.name) {
+                Some(generator) => Contents::Generated(generator),
+                None => Contents::Fill(Poison::Nan.byte()),
+            },
+        })
+        .collect()
+}
+
+fn mapped(
+    diagnostics: Vec<Diagnostic>,
+    source_line: &dyn Fn(u32) -> Option<u32>,
+) -> Vec<Diagnostic> {
+    let map = |diagnostic| in_source(diagnostic, source_line);
+    diagnostics.into_iter().map(map).collect()
+}

@@ -1,0 +1,503 @@
+//! Runs a candidate on every small size of its task and compares what it wrote with the reference, before
+//! anything is timed. Expected outputs are computed here, never where the candidate runs. It knows devices
+//! only through their trait, so the simulator and a GPU's worker are judged alike.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::once::Once;
+use super::ptxas::{Assembler, Assembly, in_source};
+use crate::device::{Buffer, Contents, Device, Ended, Execution, Job, RigError};
+use crate::ptx::ir::Module;
+use crate::source::{LaunchPlan, Source};
+use crate::task::compare::compare;
+use crate::task::reference::{Expected, expected};
+use crate::task::{InputCase, Poison, Problem, Purpose, Reference, Role, Size, Task};
+use crate::units::{Digest, Flops};
+use crate::verdict::{Diagnostic, Mismatch, Severity, Verdict};
+
+/// How long an external reference may take for one problem.
+const REFERENCE_LIMIT: Duration = Duration::from_secs(300);
+
+/// A candidate, ready to run.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    /// The parsed rendering.
+    pub module: &'a Module,
+    /// What ptxas made of it.
+    pub cubin: Option<&'a [u8]>,
+    /// Registers per thread by entry.
+    pub registers: &'a [(String, u32)],
+    /// Its launches, one plan for each of the task's sizes.
+    pub plans: &'a [LaunchPlan],
+    /// The source line of a line of the rendering.
+    pub source_line: &'a dyn Fn(u32) -> Option<u32>,
+}
+
+/// How a verification ended.
+#[derive(Debug)]
+pub enum Verified {
+    /// Everything that was run is right.
+    Passed(Evidence),
+    /// The first thing that is not.
+    Failed(Box<Verdict>),
+}
+
+/// What a passed verification knows.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    /// Checks done, in words.
+    pub checked: Vec<String>,
+    /// Checks that could not be done, in words.
+    pub not_checked: Vec<String>,
+    /// Findings that did not fail it; lines are those of the source.
+    pub warnings: Vec<Diagnostic>,
+    /// Work counted while it ran, one for each size.
+    pub counts: Vec<Counts>,
+}
+
+/// Work counted at one size.
+#[derive(Clone, Debug)]
+pub struct Counts {
+    /// The problem it was counted on.
+    pub problem: Arc<Problem>,
+    /// Floating-point operations by unit, where the device counts.
+    pub flops: Option<Vec<(String, Flops)>>,
+    /// Executions by full mnemonic, where the device counts.
+    pub executed: Option<Vec<(String, u64)>>,
+}
+
+/// Verifies candidates of one task with one secret seed.
+pub struct Verifier {
+    task: Arc<Task>,
+    seed: u64,
+    repeats: u32,
+    assembler: Option<Assembler>,
+    /// By the indices of size and input case in the task.
+    prepared: Once<(usize, usize), Arc<Prepared>>,
+}
+
+/// A problem with its inputs and expected outputs.
+struct Prepared {
+    problem: Arc<Problem>,
+    inputs: Vec<(String, Arc<[u8]>)>,
+    expected: Vec<Expected>,
+}
+
+impl Verifier {
+    /// `seed` decides all inputs and is kept from whoever proposes kernels. `repeats`: further runs of each
+    /// size's first input case, at least one. `assembler` assembles a task's trusted kernel; `None` for
+    /// devices that run parsed PTX.
+    pub fn new(task: Arc<Task>, seed: u64, repeats: u32, assembler: Option<Assembler>) -> Self {
+        Self {
+            task,
+            seed,
+            repeats: repeats.max(1),
+            assembler,
+            prepared: Once::new(),
+        }
+    }
+
+    /// A hash of what decides its answers besides the candidate, the device and the task.
+    pub fn policy(&self) -> Digest {
+        Digest::of_parts([
+            self.seed.to_le_bytes().as_slice(),
+            self.repeats.to_le_bytes().as_slice(),
+        ])
+    }
+
+    /// Smoke sizes, then edge sizes, then (where the device runs it) the timed size; the cheapest first.
+    pub fn verify(&self, device: &dyn Device, subject: &Subject<'_>) -> Result<Verified, RigError> {
+        let mut evidence = Evidence::default();
+        let mut ran = false;
+        for (at, size) in self.order(device) {
+            let problem = self.problem(size, self.task.cases[0])?;
+            let bytes: u64 = problem.buffers.iter().map(|buffer| buffer.bytes.0).sum();
+            if bytes > device.about().largest.0 {
+                evidence.not_checked.push(format!(
+                    "outputs at {size}: {bytes} bytes of buffers are too many to run here"
+                ));
+                continue;
+            }
+            if let Err(verdict) = self.verify_size(device, subject, at, size, &mut evidence)? {
+                return Ok(Verified::Failed(verdict));
+            }
+            ran = true;
+        }
+        if !ran {
+            return Err(RigError::Reference {
+                task: self.task.name.clone(),
+                message: format!(
+                    "none of its smoke and edge sizes fits the {} bytes that the device runs; declare smaller ones",
+                    device.about().largest.0
+                ),
+            });
+        }
+        evidence.checked.push(
+            "every output element written: buffers arrive filled with NaN, and with another pattern on repeats"
+                .to_owned(),
+        );
+        evidence.checked.push("inputs unchanged".to_owned());
+        Ok(Verified::Passed(evidence))
+    }
+
+    fn order(&self, device: &dyn Device) -> impl Iterator<Item = (usize, &Size)> {
+        let purposes: &[Purpose] = if device.about().runs_timed_size {
+            &[Purpose::Smoke, Purpose::Edge, Purpose::Bench]
+        } else {
+            &[Purpose::Smoke, Purpose::Edge]
+        };
+        purposes.iter().flat_map(|purpose| {
+            let of = self.task.sizes.iter().enumerate();
+            let sizes = of.filter(|(_, size)| size.purpose == *purpose);
+            // Only the headline of the bench sizes is timed.
+            sizes.take(match purpose {
+                Purpose::Bench => 1,
+                Purpose::Smoke | Purpose::Edge => usize::MAX,
+            })
+        })
+    }
+
+    fn verify_size(
+        &self,
+        device: &dyn Device,
+        subject: &Subject<'_>,
+        at: usize,
+        size: &Size,
+        evidence: &mut Evidence,
+    ) -> Result<Result<(), Box<Verdict>>, RigError> {
+        for (nth, &case) in self.task.cases.iter().enumerate() {
+            let prepared = self.prepare(device, (at, nth), size, case)?;
+            let run = Run {
+                device,
+                subject,
+                plan: &subject.plans[at],
+                prepared: &prepared,
+            };
+            // Where NaN may be right, NaN as poison would hide what is not written.
+            let poison = match case {
+                InputCase::Special => Poison::Finite,
+                InputCase::Normal
+                | InputCase::Spiky
+                | InputCase::Integers
+                | InputCase::Large
+                | InputCase::Small => Poison::Nan,
+            };
+            let first = match run.once(poison, &mut evidence.warnings)? {
+                Ok(execution) => execution,
+                Err(verdict) => return Ok(Err(verdict)),
+            };
+            if nth > 0 {
+                continue;
+            }
+            for _ in 0..self.repeats {
+                let again = match run.once(Poison::Finite, &mut evidence.warnings)? {
+                    Ok(execution) => execution,
+                    Err(verdict) => return Ok(Err(verdict)),
+                };
+                if let Some(verdict) = self.differs(&prepared.problem, &first, &again) {
+                    return Ok(Err(verdict));
+                }
+            }
+            evidence.counts.push(Counts {
+                problem: Arc::clone(&prepared.problem),
+                flops: first.flops,
+                executed: first.executed,
+            });
+        }
+        let cases: Vec<&str> = self.task.cases.iter().map(|case| case.word()).collect();
+        evidence.checked.push(format!(
+            "outputs at {size}: inputs {}; {} runs of the first compared {}",
+            cases.join(", "),
+            self.repeats + 1,
+            if self.task.nondeterministic.is_empty() {
+                "bit for bit"
+            } else {
+                "within tolerance where the task allows differences, else bit for bit"
+            }
+        ));
+        Ok(Ok(()))
+    }
+
+    /// A verdict where two runs on the same inputs gave different bits that the task does not allow.
+    fn differs(
+        &self,
+        problem: &Problem,
+        first: &Execution,
+        again: &Execution,
+    ) -> Option<Box<Verdict>> {
+        let outputs = problem
+            .outputs()
+            .filter(|output| !self.task.nondeterministic.contains(&output.name));
+        for output in outputs {
+            let (Some(a), Some(b)) = (bytes_of(first, &output.name), bytes_of(again, &output.name))
+            else {
+                continue;
+            };
+            if a == b {
+                continue;
+            }
+            let width = output.dtype.size() as usize;
+            let mut elements = std::iter::zip(a.chunks(width), b.chunks(width));
+            let element = elements.position(|(a, b)| a != b).unwrap_or(0);
+            return Some(Box::new(Verdict::Racy {
+                diagnostics: vec![Diagnostic {
+                    severity: Severity::Error,
+                    code: "repeats-differ".to_owned(),
+                    message: format!(
+                        "two runs on the same inputs ({}) differ in `{}`, first at element {element}",
+                        problem.label(),
+                        output.name
+                    ),
+                    line: None,
+                    other_line: None,
+                    help: Some(
+                        "look for a missing barrier, for blocks that write the same place, and for elements that \
+                         are written only sometimes"
+                            .to_owned(),
+                    ),
+                }],
+            }));
+        }
+        None
+    }
+
+    fn problem(&self, size: &Size, case: InputCase) -> Result<Problem, RigError> {
+        Problem::new(&self.task, size, case, self.seed)
+            .map_err(|error| self.broken(error.to_string()))
+    }
+
+    fn prepare(
+        &self,
+        device: &dyn Device,
+        key: (usize, usize),
+        size: &Size,
+        case: InputCase,
+    ) -> Result<Arc<Prepared>, RigError> {
+        let make = || {
+            let problem = self.problem(size, case)?;
+            let inputs = problem
+                .inputs()
+                .map(|input| {
+                    let bytes = problem.input_bytes(&input.name).ok_or_else(|| {
+                        self.broken(format!("{} does not fit into memory", input.name))
+                    })?;
+                    Ok((input.name.clone(), bytes.into()))
+                })
+                .collect::<Result<Vec<(String, Arc<[u8]>)>, RigError>>()?;
+            let expected = match &self.task.reference {
+                Reference::Builtin(_) | Reference::Command(_) => {
+                    expected(&problem, REFERENCE_LIMIT)
+                        .map_err(|error| self.broken(error.to_string()))?
+                }
+                Reference::Kernel(file) => self.trusted(device, &problem, &inputs, file)?,
+            };
+            Ok(Arc::new(Prepared {
+                problem: Arc::new(problem),
+                inputs,
+                expected,
+            }))
+        };
+        Ok(self.prepared.get_or_make(key, make)?.0)
+    }
+
+    /// Runs the task's own kernel and takes what it writes for the truth.
+    fn trusted(
+        &self,
+        device: &dyn Device,
+        problem: &Problem,
+        inputs: &[(String, Arc<[u8]>)],
+        file: &str,
+    ) -> Result<Vec<Expected>, RigError> {
+        let broken = |message: String| self.broken(format!("kernel {file}: {message}"));
+        let text = self
+            .task
+            .files
+            .get(file)
+            .and_then(|bytes| std::str::from_utf8(bytes).ok())
+            .ok_or_else(|| broken("is not in the task's folder, or is no text".to_owned()))?;
+        let source = Source::parse(text).map_err(|error| broken(error.to_string()))?;
+        let point = source
+            .space()
+            .default_point()
+            .map_err(|error| broken(error.to_string()))?;
+        let candidate = source
+            .render(&point)
+            .map_err(|error| broken(error.to_string()))?;
+        let module = candidate
+            .module
+            .as_ref()
+            .map_err(|error| broken(error.to_string()))?;
+        let names = super::pipeline::names(problem, device.gpu());
+        let plan = candidate
+            .plan(&names)
+            .map_err(|error| broken(error.to_string()))?;
+        let cubin = match &self.assembler {
+            Some(assembler) => match assembler.assemble(&candidate.ptx, device.gpu().arch, &[])? {
+                Assembly::Cubin(cubin) => Some(cubin),
+                Assembly::Refused(errors) => {
+                    let messages: Vec<&str> = errors.iter().map(|e| e.message.as_str()).collect();
+                    return Err(broken(messages.join("; ")));
+                }
+                Assembly::OverLimits(message) | Assembly::Failed(message) => {
+                    return Err(broken(message));
+                }
+            },
+            None => None,
+        };
+        let registers = cubin
+            .as_ref()
+            .map(|cubin| cubin.registers())
+            .unwrap_or_default();
+        let buffers = buffers(problem, inputs, Poison::Nan);
+        let job = Job {
+            module,
+            cubin: cubin.as_ref().map(|cubin| &*cubin.bytes),
+            registers: &registers,
+            plan: &plan,
+            buffers: &buffers,
+        };
+        let execution = device.execute(&job)?;
+        match &execution.ended {
+            Ended::Completed => {}
+            Ended::Faulted(diagnostics) | Ended::Hung(diagnostics) => {
+                let first = diagnostics.first().map_or("failed", |d| &d.message);
+                return Err(broken(format!("at {}: {first}", problem.label())));
+            }
+            Ended::Refused(message) => return Err(broken(message.clone())),
+        }
+        problem
+            .outputs()
+            .map(|output| {
+                let bytes = bytes_of(&execution, &output.name)
+                    .ok_or_else(|| broken(format!("gave no `{}`", output.name)))?;
+                Expected::trusted(problem, output, bytes.to_vec())
+                    .map_err(|error| broken(error.to_string()))
+            })
+            .collect()
+    }
+
+    fn broken(&self, message: String) -> RigError {
+        RigError::Reference {
+            task: self.task.name.clone(),
+            message,
+        }
+    }
+}
+
+/// One problem, to be run and compared.
+struct Run<'a> {
+    device: &'a dyn Device,
+    subject: &'a Subject<'a>,
+    plan: &'a LaunchPlan,
+    prepared: &'a Prepared,
+}
+
+impl Run<'_> {
+    /// Runs it once; what is wrong with the run or with the numbers is a verdict.
+    fn once(
+        &self,
+        poison: Poison,
+        warnings: &mut Vec<Diagnostic>,
+    ) -> Result<Result<Execution, Box<Verdict>>, RigError> {
+        let buffers = buffers(&self.prepared.problem, &self.prepared.inputs, poison);
+        let job = Job {
+            module: self.subject.module,
+            cubin: self.subject.cubin,
+            registers: self.subject.registers,
+            plan: self.plan,
+            buffers: &buffers,
+        };
+        let execution = self.device.execute(&job)?;
+        let mapped = |diagnostics: &[Diagnostic]| -> Vec<Diagnostic> {
+            let map = |d: &Diagnostic| in_source(d.clone(), self.subject.source_line);
+            diagnostics.iter().map(map).collect()
+        };
+        let failed = |verdict| Ok(Err(Box::new(verdict)));
+        match &execution.ended {
+            Ended::Completed => {}
+            Ended::Faulted(diagnostics) => {
+                let diagnostics = mapped(diagnostics);
+                return failed(Verdict::Faulted { diagnostics });
+            }
+            Ended::Hung(diagnostics) => {
+                let diagnostics = mapped(diagnostics);
+                return failed(Verdict::Hung { diagnostics });
+            }
+            Ended::Refused(message) => {
+                let message = message.clone();
+                return failed(Verdict::OverLimits { message });
+            }
+        }
+        if !execution.races.is_empty() {
+            let diagnostics = mapped(&execution.races);
+            return failed(Verdict::Racy { diagnostics });
+        }
+        let findings = mapped(&execution.findings);
+        if findings
+            .iter()
+            .any(|finding| finding.severity == Severity::Error)
+        {
+            return failed(Verdict::Faulted {
+                diagnostics: findings,
+            });
+        }
+        if !execution.violations.is_empty() {
+            return failed(Verdict::Wrong {
+                mismatch: self.violated(&execution.violations),
+            });
+        }
+        for expected in &self.prepared.expected {
+            let got = bytes_of(&execution, &expected.output).ok_or_else(|| RigError::Device {
+                device: self.device.gpu().name.clone(),
+                message: format!("a run gave no output `{}`", expected.output),
+            })?;
+            if let Err(mismatch) = compare(&self.prepared.problem, expected, got, poison) {
+                return failed(Verdict::Wrong { mismatch });
+            }
+        }
+        for finding in findings {
+            if !warnings.contains(&finding) {
+                warnings.push(finding);
+            }
+        }
+        Ok(Ok(execution))
+    }
+
+    fn violated(&self, violations: &[String]) -> Mismatch {
+        Mismatch {
+            case: self.prepared.problem.label(),
+            output: "memory it must not write".to_owned(),
+            wrong: violations.len() as u64,
+            checked: violations.len() as u64,
+            first: Vec::new(),
+            pattern: Some(violations.join("; ")),
+        }
+    }
+}
+
+/// The task's buffers as they are before a launch.
+fn buffers(problem: &Problem, inputs: &[(String, Arc<[u8]>)], poison: Poison) -> Vec<Buffer> {
+    problem
+        .buffers
+        .iter()
+        .map(|buffer| {
+            let input = inputs.iter().find(|(name, _)| *name == buffer.name);
+            Buffer {
+                name: buffer.name.clone(),
+                dtype: buffer.dtype,
+                bytes: buffer.bytes,
+                writable: buffer.role == Role::Output,
+                contents: match input {
+                    Some((_, bytes)) => Contents::Bytes(Arc::clone(bytes)),
+                    None => Contents::Fill(poison.byte()),
+                },
+            }
+        })
+        .collect()
+}
+
+fn bytes_of<'a>(execution: &'a Execution, output: &str) -> Option<&'a [u8]> {
+    let found = execution.outputs.iter().find(|(name, _)| name == output);
+    found.map(|(_, bytes)| bytes.as_slice())
+}
