@@ -1,4 +1,8 @@
 //! The evaluation room from outside: captured tool output, a stub and a real ptxas, planted devices.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "evaluate/pipeline.rs"]
+mod pipeline;
 #[path = "evaluate/ptxas.rs"]
 mod ptxas;

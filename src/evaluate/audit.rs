@@ -238,12 +238,18 @@ pub fn target_share(executed: &[(String, u64)], targets: &[Target]) -> f64 {
         .fold(1.0, f64::min)
 }
 
-/// How much of the work the target instructions did: for the score, and in words. `counted` has what was
-/// executed beside what was needed, for every size where somebody counted.
-pub fn target_instructions(
-    names: &[&str],
-    counted: &[(&[(String, u64)], Vec<Target>)],
-) -> (TargetShare, Finding) {
+/// What was executed beside what was needed, at one size.
+#[derive(Clone, Debug)]
+pub struct TargetCounts<'a> {
+    /// Executions by full mnemonic.
+    pub executed: &'a [(String, u64)],
+    /// What the task asks for at that size.
+    pub targets: Vec<Target>,
+}
+
+/// How much of the work the target instructions did: for the score, and in words. `counted` has every size
+/// where somebody counted.
+pub fn target_instructions(names: &[&str], counted: &[TargetCounts<'_>]) -> (TargetShare, Finding) {
     if names.is_empty() {
         let text = "target instructions: the task requires none".to_owned();
         return (TargetShare::NotRequired, Finding::Passed(text));
@@ -251,7 +257,7 @@ pub fn target_instructions(
     let names = names.join(", ");
     let share = counted
         .iter()
-        .map(|(executed, targets)| target_share(executed, targets))
+        .map(|at_size| target_share(at_size.executed, &at_size.targets))
         .reduce(f64::min);
     match share {
         None => {
@@ -449,7 +455,11 @@ mod tests {
         );
         assert_eq!(share, 0.5);
         let names = ["wgmma.mma_async", "cp.async.bulk.tensor"];
-        let (share, _) = target_instructions(&names, &[(&executed, names.map(target).to_vec())]);
+        let counts = TargetCounts {
+            executed: &executed,
+            targets: names.map(target).to_vec(),
+        };
+        let (share, _) = target_instructions(&names, &[counts]);
         assert_eq!(share, TargetShare::Counted(0.5));
     }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use super::audit::{self, Audited, Finding, Floor, Target};
+use super::audit::{self, Audited, Finding, Floor, Target, TargetCounts};
 use super::cache::Keyed;
 use super::ptxas::{Assembler, Cubin, in_source};
 use super::verify::{self, Counts, Subject, Verified, Verifier};
@@ -360,14 +360,19 @@ impl Pipeline {
         for count in counts {
             if let (Purpose::Smoke, Some(executed)) = (count.problem.size.purpose, &count.executed)
             {
-                counted.push((executed.as_slice(), needed(&count.problem)?));
+                counted.push(TargetCounts {
+                    executed,
+                    targets: needed(&count.problem)?,
+                });
             }
         }
         if let (true, Some(profile)) = (counted.is_empty(), &timed.diagnosis)
             && !profile.target_instructions.is_empty()
         {
-            let executed = profile.target_instructions.as_slice();
-            counted.push((executed, needed(&self.timed)?));
+            counted.push(TargetCounts {
+                executed: &profile.target_instructions,
+                targets: needed(&self.timed)?,
+            });
         }
         Ok(audit::target_instructions(&names, &counted))
     }

@@ -184,7 +184,8 @@ const KERNEL: &str = "\
 }
 ";
 
-fn stub(script: &str) -> (tempfile::TempDir, Assembler) {
+/// A shell script in place of ptxas; it lives as long as the folder.
+pub fn stub(script: &str) -> (tempfile::TempDir, Assembler) {
     let folder = tempfile::tempdir().expect("tempdir");
     let path = folder.path().join("ptxas");
     // Written by a child, so that no forked process of another test holds it open for writing.
