@@ -2,13 +2,16 @@
 //! It sees the source and **feedback**; never samples, seeds, inputs or expected outputs.
 
 mod llm;
+mod rewrites;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use llm::{AskOptions, ModelProposer};
+pub use rewrites::Rewrites;
 
 use crate::source::{Setting, Source};
-use crate::task::Task;
+use crate::task::{Role, Task};
 use crate::verdict::Verdict;
 
 /// The seam.
@@ -58,4 +61,22 @@ pub enum ProposeError {
     /// The proposer is out of service; the search goes on without it.
     #[error("{0}")]
     Unavailable(String),
+}
+
+/// Names that launches may use, each with some value, to see what a source's launches bind: those of the
+/// task's first size and scalars, and the device's facts.
+fn sample_names(task: &Task) -> BTreeMap<String, i64> {
+    let first = task.sizes.first();
+    let mut names = first.map(|size| size.dims.clone()).unwrap_or_default();
+    for param in task
+        .params
+        .iter()
+        .filter(|param| param.role == Role::Scalar)
+    {
+        names.entry(param.name.clone()).or_insert(1);
+    }
+    for (fact, value) in [("sm_count", 132), ("max_active_clusters", 66)] {
+        names.entry(fact.to_owned()).or_insert(value);
+    }
+    names
 }

@@ -5,4 +5,5 @@ mod gpu;
 mod prompt;
 mod recording;
 mod replies;
+mod rewrites;
 mod server;

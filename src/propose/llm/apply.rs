@@ -2,12 +2,10 @@
 //! against the task. An edit that could mean two things, or that touches what is not the model's to
 //! change, is told back in one message and never guessed at.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 
 use super::reply::{Change, Unusable, Wish, one_line};
-use crate::propose::{Proposal, ProposalRequest};
+use crate::propose::{Proposal, ProposalRequest, sample_names};
 use crate::ptx::edit;
 use crate::ptx::ir::{Function, FunctionKind, Item, Module};
 use crate::source::{Argument, KnobValue, LaunchPlan, Setting, Source, SourceError, SpaceError};
@@ -96,26 +94,9 @@ fn read(text: &str, task: &Task) -> Result<Source, Unusable> {
         let line = candidate.source_line(error.line).unwrap_or(error.line);
         Unusable::Inapplicable(format!("line {line} is no PTX: {}", error.message))
     })?;
-    let plan = candidate.plan(&names(task)).map_err(broken)?;
+    let plan = candidate.plan(&sample_names(task)).map_err(broken)?;
     check_launches(&plan, module, task).map_err(Unusable::Illegal)?;
     Ok(source)
-}
-
-/// Names that launches may use, each with some value: the first size's, the scalars', the device's.
-pub(crate) fn names(task: &Task) -> BTreeMap<String, i64> {
-    let mut names: BTreeMap<String, i64> = task
-        .sizes
-        .first()
-        .map(|size| size.dims.clone())
-        .unwrap_or_default();
-    for param in &task.params {
-        if param.role == Role::Scalar {
-            names.entry(param.name.clone()).or_insert(1);
-        }
-    }
-    names.insert("sm_count".to_owned(), 132);
-    names.insert("max_active_clusters".to_owned(), 66);
-    names
 }
 
 fn check_launches(plan: &LaunchPlan, module: &Module, task: &Task) -> Result<(), String> {

@@ -1,0 +1,183 @@
+//! The mechanical rewrites. `tests/data/rewrites/<rewrite>/<case>.before.ptx` is a source of the task
+//! `reduce_sum`, `<case>.after.ptx` what the rewrite makes of it; it makes nothing of `<case>.none.ptx`.
+//! `UPDATE_GOLDENS=1` writes the `after` files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use warptree::propose::{Proposal, ProposalRequest, Proposer, Rewrites};
+use warptree::source::{KnobValue, Setting, Source};
+use warptree::units::{Bytes, Nanos};
+use warptree::verdict::{Audit, InstructionScore, Measurement, Resources, Score, Time, Verdict};
+
+use crate::replies::reduce_sum;
+
+const LABELS: [(&str, &str); 2] = [
+    ("load_cache", "cache operator on loads"),
+    ("register_cap", "register cap"),
+];
+
+fn all(text: &str, setting: Option<Setting>, feedback: Option<&Verdict>) -> Vec<Proposal> {
+    let source = Arc::new(Source::parse(text).expect("a good source"));
+    let task = reduce_sum();
+    (0..)
+        .map_while(|attempt| {
+            let proposals = Rewrites
+                .propose(&ProposalRequest {
+                    task: &task,
+                    source: &source,
+                    setting: setting.clone(),
+                    feedback,
+                    history: &[],
+                    attempt,
+                })
+                .expect("rewrites never fail");
+            assert!(proposals.len() <= 1);
+            proposals.into_iter().next()
+        })
+        .collect()
+}
+
+fn files(rewrite: &str, ending: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/data/rewrites")
+        .join(rewrite);
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .expect("is there")
+        .map(|entry| entry.expect("readable").path())
+        .filter(|path| path.to_string_lossy().ends_with(ending))
+        .collect();
+    files.sort();
+    assert!(!files.is_empty());
+    files
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).expect("readable")
+}
+
+#[test]
+fn rewrites_give_what_stands_beside_their_sources() {
+    let update = std::env::var_os("UPDATE_GOLDENS").is_some();
+    for (rewrite, label) in LABELS {
+        for before in files(rewrite, ".before.ptx") {
+            let text = read(&before);
+            let proposal = all(&text, None, None)
+                .into_iter()
+                .find(|proposal| proposal.label == label)
+                .unwrap_or_else(|| panic!("{}: nothing", before.display()));
+            let after = PathBuf::from(before.to_string_lossy().replace(".before.", ".after."));
+            if update {
+                std::fs::write(&after, &*proposal.text).expect("writable");
+            }
+            assert_eq!(read(&after), *proposal.text, "{}", before.display());
+        }
+    }
+}
+
+#[test]
+fn a_rewrite_keeps_the_default_and_every_setting_of_it_renders() {
+    for (rewrite, _) in LABELS {
+        for after in files(rewrite, ".after.ptx") {
+            let before = PathBuf::from(after.to_string_lossy().replace(".after.", ".before."));
+            let [parent, child] =
+                [&before, &after].map(|path| Source::parse(&read(path)).expect("a good source"));
+            let default = |source: &Source| {
+                let point = source.space().default_point().expect("valid");
+                source.render(&point).expect("renders").ptx
+            };
+            assert_eq!(default(&parent), default(&child), "{}", after.display());
+            assert!(child.space().len() > parent.space().len());
+            for point in child.space().iter() {
+                let candidate = child.render(&point).expect("renders");
+                assert!(candidate.module.is_ok(), "{}", after.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn where_a_rewrite_is_not_sure_it_proposes_nothing() {
+    for (rewrite, label) in LABELS {
+        for path in files(rewrite, ".none.ptx") {
+            let labels: Vec<String> = all(&read(&path), None, None)
+                .into_iter()
+                .map(|p| p.label)
+                .collect();
+            assert!(
+                !labels.iter().any(|found| found == label),
+                "{}: {labels:?}",
+                path.display()
+            );
+        }
+    }
+}
+
+fn uses(registers: u32) -> Verdict {
+    Verdict::Measured(Box::new(Measurement {
+        time: Time::Recorded {
+            time: Nanos::new(1000.0).expect("positive"),
+        },
+        resources: vec![Resources {
+            entry: "k".to_owned(),
+            registers,
+            static_smem: Bytes(0),
+            ..Resources::default()
+        }],
+        score: Score {
+            correct: true,
+            instructions: InstructionScore::NotProfiled,
+            speedup: None,
+            audit: Audit::Passed,
+        },
+        diagnosis: None,
+        checked: Vec::new(),
+        not_checked: Vec::new(),
+        warnings: Vec::new(),
+    }))
+}
+
+#[test]
+fn a_cap_is_suggested_below_what_is_used_and_with_the_setting_that_was_good() {
+    let path = &files("register_cap", "knobs.before.ptx")[0];
+    let text = read(path);
+    let setting = Setting::from([("BLOCK".to_owned(), KnobValue::Int(128))]);
+    let caps = |registers: u32| -> Option<Vec<(KnobValue, KnobValue)>> {
+        let feedback = uses(registers);
+        let found = all(&text, Some(setting.clone()), Some(&feedback));
+        let cap = found
+            .iter()
+            .find(|proposal| proposal.label == "register cap")?;
+        Some(
+            cap.settings
+                .iter()
+                .map(|s| (s["BLOCK"].clone(), s["REGS_2"].clone()))
+                .collect(),
+        )
+    };
+    let pair = |cap: i64| (KnobValue::Int(128), KnobValue::Int(cap));
+    assert_eq!(caps(100), Some(vec![pair(96), pair(64)]));
+    assert_eq!(caps(40), Some(vec![pair(32)]));
+    assert_eq!(caps(32), None, "all threads reside already");
+}
+
+#[test]
+fn attempts_walk_the_rewrites_and_end() {
+    let text = read(&files("load_cache", "plain.before.ptx")[0]);
+    let found = all(&text, None, None);
+    let labels: Vec<&str> = found
+        .iter()
+        .map(|proposal| proposal.label.as_str())
+        .collect();
+    assert_eq!(labels, LABELS.map(|(_, label)| label));
+
+    let again = all(&found[0].text, None, None);
+    assert_eq!(
+        again.len(),
+        1,
+        "a load whose operator is open is not opened again"
+    );
+    assert_eq!(again[0].label, "register cap");
+    let both = all(&again[0].text, None, None);
+    assert!(both.is_empty());
+}
