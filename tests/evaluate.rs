@@ -6,3 +6,5 @@
 mod pipeline;
 #[path = "evaluate/ptxas.rs"]
 mod ptxas;
+#[path = "evaluate/seeds.rs"]
+mod seeds;

@@ -10,6 +10,9 @@ use crate::verdict::TargetShare;
 /// A time below this share of the floor is impossible; the rest is the timer's uncertainty.
 const FLOOR_BAND: f64 = 0.98;
 
+/// Two counts of the same work differ by less than this.
+const SAME_WORK: f64 = 0.99;
+
 /// The answer of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
@@ -85,13 +88,17 @@ pub fn floor(work: &Work, peak: f64, gpu: &Gpu) -> Option<Floor> {
     }
 }
 
-/// FLOPs per second of the fastest unit that the task may use, at the highest clock: tensor cores where its
-/// inputs have 16 bits or fast math permits tf32, else CUDA cores.
+/// Operations per second of the fastest unit that the task may use, at the highest clock: tensor cores where
+/// its inputs have at most 16 bits or fast math permits tf32, else CUDA cores.
 pub fn peak(task: &Task, gpu: &Gpu) -> f64 {
-    let per_cycle = if allowed_tensor_types(task).is_empty() {
+    let tensor = f64::from(gpu.tensor_bf16_flops_per_cycle);
+    let allowed = allowed_tensor_types(task);
+    let per_cycle = if allowed.contains(&"int8") {
+        2.0 * tensor
+    } else if allowed.is_empty() {
         2.0 * f64::from(gpu.fp32_fma_per_cycle)
     } else {
-        f64::from(gpu.tensor_bf16_flops_per_cycle)
+        tensor
     };
     f64::from(gpu.sm_count) * per_cycle * gpu.sm_clock_mhz * 1e6
 }
@@ -210,6 +217,34 @@ pub fn tensor_types(executed: Option<&[(String, Flops)]>, allowed: &[&str]) -> F
             "it computes on tensor cores in {}, which the task does not declare",
             undeclared.join(" and ")
         ))
+    }
+}
+
+/// Tensor-core work that depends on what the numbers are was skipped for some of them. `by_case` has the work
+/// of one size for each input case.
+pub fn distribution(by_case: &[(&str, &[(String, Flops)])], at: &str) -> Finding {
+    let tensor = |executed: &[(String, Flops)]| -> f64 {
+        let units = executed
+            .iter()
+            .filter(|(unit, _)| unit.starts_with("tensor "));
+        units.map(|(_, flops)| flops.0).sum()
+    };
+    let work = by_case
+        .iter()
+        .map(|(case, executed)| (tensor(executed), case));
+    let least = work.clone().min_by(|a, b| a.0.total_cmp(&b.0));
+    let most = work.max_by(|a, b| a.0.total_cmp(&b.0));
+    match (least, most) {
+        (Some((least, on)), Some((most, _))) if least < SAME_WORK * most => Finding::Void(format!(
+            "its tensor-core work depends on the input's distribution: {least:.0} operations on {on} inputs, \
+             {most:.0} on others, at {at}"
+        )),
+        (Some(_), Some(_)) => Finding::Passed(
+            "tensor-core work does not depend on the input's distribution".to_owned(),
+        ),
+        (None, _) | (_, None) => {
+            Finding::NotChecked("tensor-core work by input distribution: not counted".to_owned())
+        }
     }
 }
 
@@ -410,6 +445,28 @@ mod tests {
             Some(&units(&[("fp32", 1e6), ("tensor tf32", 0.0)])),
             &[]
         )));
+    }
+
+    #[test]
+    fn skipping_tensor_work_on_some_inputs_is_void() {
+        let (all, half, none) = (
+            units(&[("tensor bf16", 2e9), ("fp32", 5.0)]),
+            units(&[("tensor bf16", 1e9), ("fp32", 1e9)]),
+            units(&[("fp32", 7.0)]),
+        );
+        assert!(void(&distribution(
+            &[("normal", &all), ("integers", &half)],
+            "m=64"
+        )));
+        assert!(!void(&distribution(
+            &[("normal", &all), ("spiky", &all)],
+            "m=64"
+        )));
+        assert!(!void(&distribution(
+            &[("normal", &none), ("spiky", &units(&[]))],
+            "m=64"
+        )));
+        assert!(matches!(distribution(&[], ""), Finding::NotChecked(_)));
     }
 
     fn counts(list: &[(&str, u64)]) -> Vec<(String, u64)> {

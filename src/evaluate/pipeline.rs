@@ -395,11 +395,17 @@ impl Pipeline {
                 audit::executed_flops(flops, &counts.problem.work, &at),
                 audit::tensor_types(flops, &allowed),
             ] {
-                // Every size is looked at; one that passes is told once.
-                if nth == 0 || matches!(finding, Finding::Void(_)) {
-                    audited.add(finding);
-                }
+                tell(&mut audited, nth, finding);
             }
+        }
+        let by_size = |a: &Counts, b: &Counts| a.problem.size == b.problem.size;
+        for (nth, counts) in verified.counts.chunk_by(by_size).enumerate() {
+            let by_case: Vec<_> = counts
+                .iter()
+                .filter_map(|c| Some((c.problem.case.word(), c.flops.as_deref()?)))
+                .collect();
+            let at = counts[0].problem.size.to_string();
+            tell(&mut audited, nth, audit::distribution(&by_case, &at));
         }
         audited
     }
@@ -491,6 +497,20 @@ pub(super) fn names(problem: &Problem, gpu: &Gpu) -> BTreeMap<String, Value> {
     let mut names = problem.names();
     names.insert("sm_count".to_owned(), Value::Int(i64::from(gpu.sm_count)));
     names
+}
+
+/// Reasons beyond these add nothing: the same cheat shows at every size.
+const MOST_REASONS: usize = 4;
+
+/// Every problem is looked at; a check that passes is told once, for the first of them.
+fn tell(audited: &mut Audited, nth: usize, finding: Finding) {
+    let news = match finding {
+        Finding::Void(_) => audited.void.len() < MOST_REASONS,
+        Finding::Passed(_) | Finding::NotChecked(_) => nth == 0,
+    };
+    if news {
+        audited.add(finding);
+    }
 }
 
 fn parse_error(error: &ParseError) -> Diagnostic {

@@ -52,11 +52,11 @@ pub struct Evidence {
     pub not_checked: Vec<String>,
     /// Findings that did not fail it; lines are those of the source.
     pub warnings: Vec<Diagnostic>,
-    /// Work counted while it ran, one for each size.
+    /// Work counted while it ran: each size with each input case, in the order they ran.
     pub counts: Vec<Counts>,
 }
 
-/// Work counted at one size.
+/// Work counted on one problem.
 #[derive(Clone, Debug)]
 pub struct Counts {
     /// The problem it was counted on.
@@ -187,10 +187,8 @@ impl Verifier {
                 Ok(execution) => execution,
                 Err(verdict) => return Ok(Err(verdict)),
             };
-            if nth > 0 {
-                continue;
-            }
-            for _ in 0..self.repeats {
+            let repeats = if nth == 0 { self.repeats } else { 0 };
+            for _ in 0..repeats {
                 let again = match run.once(Poison::Finite, &mut evidence.warnings)? {
                     Ok(execution) => execution,
                     Err(verdict) => return Ok(Err(verdict)),
