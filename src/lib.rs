@@ -1,5 +1,7 @@
 //! warptree finds the fastest GPU kernel for a task by tree search over NVIDIA PTX.
 
+#![deny(unsafe_code)]
+
 pub mod device;
 pub mod evaluate;
 pub mod expr;

@@ -1,6 +1,8 @@
 //! A **device** runs a candidate's launches: a GPU through a worker process, or the simulator.
 //! It knows launches and buffers; it never sees expected outputs, tolerances, trees or rewards.
 
+pub mod cuda;
+
 use std::sync::Arc;
 
 use crate::ptx::ir::Module;
@@ -171,8 +173,11 @@ pub struct Timed {
     pub diagnosis: Option<Diagnosis>,
     /// Least possible time by the device's own ceilings, for the audit: (bytes ÷ bandwidth, FLOPs ÷ peak).
     pub floor: Option<Nanos>,
-    /// Outputs of timed calls that differ from those of an untimed call on the same inputs, in words.
+    /// Outputs, by name, that timed calls left different from an untimed call on the same inputs. Only one
+    /// that may differ between repeats (atomics) is innocent.
     pub unsteady: Vec<String>,
+    /// Read-only buffers that timed calls changed, and guard zones they hit, in words.
+    pub violations: Vec<String>,
     /// How it was timed, in words, for the certificate.
     pub notes: Vec<String>,
 }

@@ -1,0 +1,578 @@
+//! The worker's hands: uploads, and calls that run once with every check around them.
+//! It speaks of regions, launches and errors, and judges no number that a kernel wrote.
+
+use std::collections::HashMap;
+
+use super::digest::digest;
+use super::driver::{Address, Context, CudaError, Module, Prepared, Value};
+use super::memory::{Memory, Region};
+use super::protocol::{self, Call, Initial, Param, Role, Stage};
+
+const TOOLS: &str = include_str!("tools.ptx");
+
+/// How long the clock probe spins: the timer ticks once a microsecond on some GPUs.
+const PROBE_NANOS: u64 = 100_000;
+
+/// Blocks and threads of the digest kernel, per SM and per block.
+const DIGEST_BLOCKS: u32 = 8;
+const DIGEST_THREADS: u32 = 256;
+
+/// What a known-good kernel is run on.
+const CANARY_BYTES: usize = 4099;
+
+/// Why a request was not done.
+#[derive(Debug)]
+pub enum Trouble {
+    /// The driver refuses the call before anything runs: a limit.
+    Refused {
+        /// Index of the call.
+        call: u8,
+        /// Which limit, wanted and allowed.
+        message: String,
+    },
+    /// A kernel of the call broke the context.
+    Faulted {
+        /// Index of the call.
+        call: u8,
+        /// What the driver says.
+        error: CudaError,
+    },
+    /// The rig.
+    Failed(String),
+}
+
+impl From<CudaError> for Trouble {
+    fn from(error: CudaError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+/// Tells the parent what comes next.
+pub type Announce<'a> = &'a mut dyn FnMut(Stage) -> Result<(), Trouble>;
+
+/// The worker's state between requests.
+pub struct Engine {
+    /// The GPU.
+    pub cuda: Context,
+    /// Its memory.
+    pub memory: Memory,
+    seed: u64,
+    sm_count: u32,
+    tools: Module,
+    scratch: Region,
+    slots: HashMap<u64, Slot>,
+}
+
+/// Uploaded bytes.
+struct Slot {
+    region: Region,
+    digest: u64,
+}
+
+/// A region of a call.
+pub enum Held {
+    /// Its own.
+    Own(Region),
+    /// A slot's, shared because it is only read.
+    Shared(u64),
+}
+
+/// What ran, and what it left.
+pub struct Ran {
+    /// Regions in the call's order.
+    pub held: Vec<Held>,
+    /// Read-only regions that changed and guard zones that were hit, in words.
+    pub violations: Vec<String>,
+    /// Slots that no longer hold what was uploaded; forgotten.
+    pub spoiled: Vec<u64>,
+}
+
+impl Engine {
+    /// Compiles the worker's own kernels and runs one on known data: the canary of the GPU's health.
+    pub fn new(cuda: Context, sm_count: u32, seed: u64) -> Result<Self, String> {
+        let tools = cuda
+            .load(TOOLS.as_bytes())
+            .map_err(|e| format!("the worker's own kernels: {e}"))?;
+        let mut memory = Memory::new(seed);
+        let scratch = memory.take(&cuda, 16).map_err(|e| e.to_string())?;
+        let mut engine = Self {
+            cuda,
+            memory,
+            seed,
+            sm_count,
+            tools,
+            scratch,
+            slots: HashMap::new(),
+        };
+        engine
+            .canary()
+            .map_err(|e| format!("a known-good kernel failed: {e}"))?;
+        Ok(engine)
+    }
+
+    fn canary(&mut self) -> Result<(), String> {
+        let bytes: Vec<u8> = (0..CANARY_BYTES).map(|i| (i * i / 7) as u8).collect();
+        let region = self
+            .memory
+            .take(&self.cuda, bytes.len() as u64)
+            .map_err(|e| e.to_string())?;
+        self.cuda
+            .upload(region.address(), &bytes)
+            .map_err(|e| e.to_string())?;
+        let found = self
+            .digest(region.address(), region.bytes())
+            .map_err(|e| e.to_string())?;
+        let expected = digest(self.seed, 0, &bytes);
+        self.memory.give(region);
+        if found == expected {
+            Ok(())
+        } else {
+            Err(format!("it gave {found:#x} instead of {expected:#x}"))
+        }
+    }
+
+    /// Makes room for a slot; [`Engine::fill_slot`] brings the bytes and [`Engine::seal_slot`] ends it.
+    pub fn open_slot(&mut self, slot: u64, bytes: u64) -> Result<(), Trouble> {
+        self.discard(slot);
+        let region = self.memory.take(&self.cuda, bytes)?;
+        self.slots.insert(slot, Slot { region, digest: 0 });
+        Ok(())
+    }
+
+    /// Part of a slot's bytes.
+    pub fn fill_slot(&mut self, slot: u64, offset: u64, bytes: &[u8]) -> Result<(), Trouble> {
+        let region = &self.slot(slot)?.region;
+        if offset + bytes.len() as u64 > region.bytes() {
+            return Err(Trouble::Failed(format!(
+                "more than {} bytes came for slot {slot}",
+                region.bytes()
+            )));
+        }
+        Ok(self.cuda.upload(region.address().offset(offset), bytes)?)
+    }
+
+    /// Remembers what the slot holds, to see whether a kernel changes it.
+    pub fn seal_slot(&mut self, slot: u64) -> Result<(), Trouble> {
+        let (address, bytes) = self.slot_at(slot)?;
+        let digest = self.digest(address, bytes)?;
+        if let Some(slot) = self.slots.get_mut(&slot) {
+            slot.digest = digest;
+        }
+        Ok(())
+    }
+
+    /// Forgets a slot.
+    pub fn discard(&mut self, slot: u64) {
+        if let Some(slot) = self.slots.remove(&slot) {
+            self.memory.give(slot.region);
+        }
+    }
+
+    /// Runs a call once: loaded, placed, launched and checked. The caller reads the outputs from
+    /// [`Ran::held`] and gives it to [`Engine::release`].
+    pub fn execute(&mut self, call: &Call, announce: Announce<'_>) -> Result<Ran, Trouble> {
+        announce(Stage::Housekeeping)?;
+        let module = self.load(&call.image, 0)?;
+        let held = self.place(call, true)?;
+        let ran = self.execute_placed(call, &module, &held, announce);
+        match ran {
+            Ok((violations, spoiled)) => Ok(Ran {
+                held,
+                violations,
+                spoiled,
+            }),
+            Err(trouble) => {
+                self.release(held);
+                Err(trouble)
+            }
+        }
+    }
+
+    fn execute_placed(
+        &mut self,
+        call: &Call,
+        module: &Module,
+        held: &[Held],
+        announce: Announce<'_>,
+    ) -> Result<(Vec<String>, Vec<u64>), Trouble> {
+        self.fill(call, held, 0, None)?;
+        let before = self.input_digests(call, held)?;
+        let launches = self.prepare(call, module, held, 0)?;
+        self.cuda.synchronize()?;
+        announce(Stage::Launching {
+            call: 0,
+            expected_ns: 0.0,
+        })?;
+        self.queue(call, &launches, held, 0)?;
+        self.cuda.synchronize().map_err(|e| ran(0, e))?;
+        announce(Stage::Housekeeping)?;
+        let mut violations = self.intrusions(call, held)?;
+        let mut spoiled = Vec::new();
+        let after = self.input_digests(call, held)?;
+        for (((region, held), before), after) in
+            call.regions.iter().zip(held).zip(before).zip(after)
+        {
+            if before != after {
+                violations.push(format!("`{}` is read only and was modified", region.name));
+                if let Held::Shared(slot) = held {
+                    spoiled.push(*slot);
+                }
+            }
+        }
+        Ok((violations, spoiled))
+    }
+
+    /// Gives a call's regions back, and forgets spoiled slots.
+    pub fn finish(&mut self, ran: Ran) {
+        self.release(ran.held);
+        for slot in ran.spoiled {
+            self.discard(slot);
+        }
+    }
+
+    /// Gives regions back.
+    pub fn release(&mut self, held: Vec<Held>) {
+        for held in held {
+            match held {
+                Held::Own(region) => self.memory.give(region),
+                Held::Shared(_) => {}
+            }
+        }
+    }
+
+    /// Loads a module; what does not fit is the call's refusal, what does not match the driver the rig's.
+    pub fn load(&self, image: &[u8], call: u8) -> Result<Module, Trouble> {
+        self.cuda.load(image).map_err(|e| {
+            if e.is_refusal() {
+                Trouble::Refused {
+                    call,
+                    message: format!("the driver does not load the module: {e}"),
+                }
+            } else {
+                Trouble::Failed(format!(
+                    "the driver does not load the module: {e}; was it assembled for this GPU, by a ptxas \
+                     no newer than the driver?"
+                ))
+            }
+        })
+    }
+
+    /// Takes regions for a call; with `share`, a slot that is only read is used in place.
+    pub fn place(&mut self, call: &Call, share: bool) -> Result<Vec<Held>, Trouble> {
+        let mut held = Vec::with_capacity(call.regions.len());
+        for region in &call.regions {
+            let only_read = matches!(region.role, Role::Input { .. });
+            let taken = if let Initial::Slot(slot) = region.initial
+                && only_read
+                && share
+            {
+                self.expect_slot(slot, region.bytes)
+                    .map(|()| Held::Shared(slot))
+            } else {
+                self.memory
+                    .take(&self.cuda, region.bytes)
+                    .map(Held::Own)
+                    .map_err(|e| {
+                        Trouble::Failed(format!(
+                            "no device memory for `{}` ({}): {e}",
+                            region.name,
+                            crate::units::Bytes(region.bytes)
+                        ))
+                    })
+            };
+            match taken {
+                Ok(taken) => held.push(taken),
+                Err(trouble) => {
+                    self.release(held);
+                    return Err(trouble);
+                }
+            }
+        }
+        Ok(held)
+    }
+
+    /// Queues the initial contents of a call's own regions. Set `set` of a timing holds the same float
+    /// inputs, moved round by a few pages. With `again`, workspaces keep what earlier calls left there and
+    /// outputs hold that byte.
+    pub fn fill(
+        &self,
+        call: &Call,
+        held: &[Held],
+        set: u32,
+        again: Option<u8>,
+    ) -> Result<(), Trouble> {
+        for (region, held) in call.regions.iter().zip(held) {
+            let Held::Own(own) = held else { continue };
+            let at = own.address();
+            match region.initial {
+                Initial::Fill(byte) => {
+                    let byte = match (region.role, again) {
+                        (Role::Workspace { .. }, Some(_)) => continue,
+                        (Role::Output, Some(poison)) => poison,
+                        (Role::Input { .. }, Some(_)) | (_, None) => byte,
+                    };
+                    self.cuda.fill(at, byte, region.bytes)?;
+                }
+                Initial::Slot(slot) => {
+                    self.expect_slot(slot, region.bytes)?;
+                    let (from, bytes) = self.slot_at(slot)?;
+                    let shift = match region.role {
+                        Role::Input { shiftable: true } => shift(set, bytes),
+                        Role::Input { shiftable: false }
+                        | Role::Output
+                        | Role::Workspace { .. } => 0,
+                    };
+                    self.cuda.copy(at, from.offset(shift), bytes - shift)?;
+                    self.cuda.copy(at.offset(bytes - shift), from, shift)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Resolves a call's launches against its regions.
+    pub fn prepare<'m>(
+        &self,
+        call: &Call,
+        module: &'m Module,
+        held: &[Held],
+        index: u8,
+    ) -> Result<Vec<Prepared<'m>>, Trouble> {
+        let refused = |message: String| Trouble::Refused {
+            call: index,
+            message,
+        };
+        let address = |region: u32| -> Result<Address, Trouble> {
+            match held.get(region as usize) {
+                Some(Held::Own(region)) => Ok(region.address()),
+                Some(Held::Shared(slot)) => Ok(self.slot_at(*slot)?.0),
+                None => Err(Trouble::Failed(format!("there is no region {region}"))),
+            }
+        };
+        let mut maps = Vec::with_capacity(call.maps.len());
+        for map in &call.maps {
+            let base = address(map.region)?;
+            maps.push(self.cuda.encode(&map.map, base).map_err(refused)?);
+        }
+        let mut prepared = Vec::with_capacity(call.launches.len());
+        for launch in &call.launches {
+            let mut values = Vec::with_capacity(launch.params.len());
+            let mut widths = Vec::with_capacity(launch.params.len());
+            for param in &launch.params {
+                let bytes = match param {
+                    Param::Address(region) => address(*region)?.get().to_le_bytes().to_vec(),
+                    Param::Map(map) => maps
+                        .get(*map as usize)
+                        .ok_or_else(|| Trouble::Failed(format!("there is no tensor map {map}")))?
+                        .to_vec(),
+                    Param::Bytes(bytes) => bytes.clone(),
+                };
+                widths.push(bytes.len());
+                values.push(Value::new(&bytes).ok_or_else(|| {
+                    Trouble::Failed(format!("a parameter of {} bytes", bytes.len()))
+                })?);
+            }
+            prepared.push(module.prepare(launch, values, &widths).map_err(|e| {
+                let message = format!("`{}`: {}", launch.entry, describe(launch, &e));
+                if e.is_refusal() {
+                    refused(message)
+                } else {
+                    Trouble::Failed(message)
+                }
+            })?);
+        }
+        Ok(prepared)
+    }
+
+    /// Queues a call: zeroed workspaces are cleared, then the launches in order.
+    pub fn queue(
+        &self,
+        call: &Call,
+        launches: &[Prepared<'_>],
+        held: &[Held],
+        index: u8,
+    ) -> Result<(), Trouble> {
+        for (region, held) in call.regions.iter().zip(held) {
+            if let (Role::Workspace { zero: true }, Held::Own(own)) = (region.role, held) {
+                self.cuda
+                    .fill(own.address(), 0, region.bytes)
+                    .map_err(|e| ran(index, e))?;
+            }
+        }
+        for (launch, spec) in launches.iter().zip(&call.launches) {
+            self.cuda.launch(launch).map_err(|e| {
+                if e.is_refusal() {
+                    Trouble::Refused {
+                        call: index,
+                        message: format!("`{}`: {}; {e}", spec.entry, launch.limits()),
+                    }
+                } else {
+                    ran(index, e)
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Guard zones that were hit, in words.
+    pub fn intrusions(&self, call: &Call, held: &[Held]) -> Result<Vec<String>, Trouble> {
+        let mut found = Vec::new();
+        for (region, held) in call.regions.iter().zip(held) {
+            let hit = match held {
+                Held::Own(own) => self.memory.intrusion(&self.cuda, own)?,
+                Held::Shared(slot) => self
+                    .memory
+                    .intrusion(&self.cuda, &self.slot(*slot)?.region)?,
+            };
+            found.extend(hit.map(|what| format!("`{}`: {what}", region.name)));
+        }
+        Ok(found)
+    }
+
+    /// Digests of the inputs, in the order of the regions; `None` for what may be written.
+    pub fn input_digests(&self, call: &Call, held: &[Held]) -> Result<Vec<Option<u64>>, Trouble> {
+        self.digests(call, held, |role| matches!(role, Role::Input { .. }))
+    }
+
+    /// Digests of the outputs, in the order of the regions; `None` for the others.
+    pub fn output_digests(&self, call: &Call, held: &[Held]) -> Result<Vec<Option<u64>>, Trouble> {
+        self.digests(call, held, |role| matches!(role, Role::Output))
+    }
+
+    fn digests(
+        &self,
+        call: &Call,
+        held: &[Held],
+        which: fn(Role) -> bool,
+    ) -> Result<Vec<Option<u64>>, Trouble> {
+        call.regions
+            .iter()
+            .zip(held)
+            .map(|(region, held)| {
+                if !which(region.role) {
+                    return Ok(None);
+                }
+                let (at, bytes) = match held {
+                    Held::Own(own) => (own.address(), own.bytes()),
+                    Held::Shared(slot) => self.slot_at(*slot)?,
+                };
+                Ok(Some(self.digest(at, bytes)?))
+            })
+            .collect()
+    }
+
+    /// The digest of device memory: whole 16-byte pairs there, the rest here.
+    fn digest(&self, at: Address, bytes: u64) -> Result<u64, CudaError> {
+        let out = self.scratch.address();
+        self.cuda.fill(out, 0, 8)?;
+        let pairs = bytes / 16;
+        if pairs > 0 {
+            let blocks = (DIGEST_BLOCKS * self.sm_count)
+                .min(pairs.div_ceil(u64::from(DIGEST_THREADS)).min(1 << 20) as u32);
+            self.tool(
+                "warptree_digest",
+                blocks,
+                DIGEST_THREADS,
+                &[at.get(), pairs, self.seed, out.get()],
+            )?;
+        }
+        let mut sum = [0; 8];
+        self.cuda.download(out, &mut sum)?;
+        let mut rest = vec![0; (bytes % 16) as usize];
+        self.cuda.download(at.offset(pairs * 16), &mut rest)?;
+        Ok(u64::from_le_bytes(sum).wrapping_add(digest(self.seed, pairs * 2, &rest)))
+    }
+
+    /// The SM clock right now, MHz.
+    pub fn clock_mhz(&self) -> Result<f64, CudaError> {
+        let out = self.scratch.address();
+        self.tool("warptree_clock", 1, 1, &[out.get(), PROBE_NANOS])?;
+        let mut bytes = [0; 16];
+        self.cuda.download(out, &mut bytes)?;
+        let (cycles, nanos) = bytes.split_at(8);
+        let number = |half: &[u8]| {
+            half.iter()
+                .rev()
+                .fold(0u64, |value, &byte| value << 8 | u64::from(byte))
+        };
+        Ok(number(cycles) as f64 * 1e3 / number(nanos).max(1) as f64)
+    }
+
+    fn tool(
+        &self,
+        entry: &str,
+        blocks: u32,
+        threads: u32,
+        params: &[u64],
+    ) -> Result<(), CudaError> {
+        let launch = protocol::Launch {
+            entry: entry.to_owned(),
+            grid: [blocks, 1, 1],
+            block: [threads, 1, 1],
+            cluster: [1, 1, 1],
+            smem: 0,
+            params: Vec::new(),
+        };
+        let values = params
+            .iter()
+            .filter_map(|p| Value::new(&p.to_le_bytes()))
+            .collect();
+        let prepared = self
+            .tools
+            .prepare(&launch, values, &vec![8; params.len()])?;
+        self.cuda.launch(&prepared)
+    }
+
+    fn slot(&self, slot: u64) -> Result<&Slot, Trouble> {
+        self.slots
+            .get(&slot)
+            .ok_or_else(|| Trouble::Failed(format!("nothing was uploaded to slot {slot}")))
+    }
+
+    fn slot_at(&self, slot: u64) -> Result<(Address, u64), Trouble> {
+        let region = &self.slot(slot)?.region;
+        Ok((region.address(), region.bytes()))
+    }
+
+    fn expect_slot(&self, slot: u64, bytes: u64) -> Result<(), Trouble> {
+        let held = self.slot(slot)?.region.bytes();
+        if held == bytes {
+            Ok(())
+        } else {
+            Err(Trouble::Failed(format!(
+                "slot {slot} holds {held} bytes, a region of {bytes} wants it"
+            )))
+        }
+    }
+}
+
+/// A failed call after kernels were queued: theirs if it broke the context, else the rig's.
+pub fn ran(call: u8, error: CudaError) -> Trouble {
+    if error.is_fault() {
+        Trouble::Faulted { call, error }
+    } else {
+        Trouble::from(error)
+    }
+}
+
+/// How far set `set` of a timing moves `bytes` bytes of float inputs round: whole 256-byte lines.
+fn shift(set: u32, bytes: u64) -> u64 {
+    const STEP: u64 = 4096 + 256;
+    let lines = bytes / 256;
+    if lines == 0 {
+        0
+    } else {
+        u64::from(set) * (STEP / 256) % lines * 256
+    }
+}
+
+fn describe(launch: &protocol::Launch, error: &CudaError) -> String {
+    match error.call {
+        "cuModuleGetFunction" => format!("the module has no such entry; {error}"),
+        "cuFuncSetAttribute" => format!(
+            "the device does not allow {} bytes of dynamic shared memory, or clusters of {:?}; {error}",
+            launch.smem, launch.cluster
+        ),
+        _ => error.to_string(),
+    }
+}

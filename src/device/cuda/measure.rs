@@ -1,0 +1,333 @@
+//! Timing from the parent's side: which replays to ask for, when to stop, and what the samples mean.
+//! Raw samples are always handed on.
+
+use std::time::Duration;
+
+use super::protocol::{Checked, Prepared, Replay, Reply, Request};
+use super::timing::{
+    self, Estimate, GATE_PAIRS, Outcome, Rule, clock_spread, estimate, judge, log_ratios, median,
+    settled,
+};
+use super::{Conversation, CudaDevice, State, Stop, Stopped, slack, unexpected};
+use crate::device::{Device, Ended, Job, RigError, Timed, Timing};
+use crate::units::{Bytes, Nanos};
+use crate::verdict::Time;
+
+/// Rotated sets hold this many times the L2 cache together.
+const L2_MULTIPLE: u64 = 5;
+
+/// Error allowed when a median counts as settled.
+const SETTLED_ALPHA: f64 = 0.05;
+
+/// How candidates are timed.
+#[derive(Clone, Debug)]
+pub struct Sampling {
+    /// A replay takes at least this.
+    pub replay: Duration,
+    /// Replays thrown away first.
+    pub warmup: u32,
+    /// Fewest samples.
+    pub least: u32,
+    /// Most samples.
+    pub most: u32,
+    /// Samples are enough when the median's interval is this narrow: half-width over median.
+    pub settled: f64,
+    /// Never more rotated sets than this.
+    pub max_sets: u32,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self {
+            replay: Duration::from_micros(400),
+            warmup: 4,
+            least: 8,
+            most: 32,
+            settled: 0.002,
+            max_sets: 64,
+        }
+    }
+}
+
+/// Which of two jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The first: incumbent or baseline.
+    A,
+    /// The second: the candidate.
+    B,
+}
+
+/// How a comparison went.
+#[derive(Clone, Debug)]
+pub enum Compared {
+    /// Both were timed.
+    Timed(Box<Comparison>),
+    /// One did not come that far.
+    Stopped(Side, Ended),
+}
+
+/// Two jobs, interleaved A B B A.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// B against A.
+    pub outcome: Outcome,
+    /// ln(t_B / t_A): median and interval; `None` when the gate dropped B before there was one.
+    pub log_ratio: Option<Estimate>,
+    /// Nanoseconds per call of A, pair by pair.
+    pub a: Vec<f64>,
+    /// Nanoseconds per call of B, pair by pair.
+    pub b: Vec<f64>,
+    /// SM clock in MHz before and after each block of replays.
+    pub clock_mhz: Vec<(f64, f64)>,
+    /// What the checks of A's and B's timed calls found.
+    pub checked: [Checked; 2],
+    /// How the replays of A and B were set up.
+    pub prepared: [Prepared; 2],
+}
+
+impl CudaDevice {
+    /// Times two jobs against each other. A in `a` is the incumbent or baseline; `rule` says when to look
+    /// and what to claim.
+    pub fn compare_times(
+        &self,
+        a: &Job<'_>,
+        b: &Job<'_>,
+        rule: &Rule,
+    ) -> Result<Compared, RigError> {
+        let replay = self.replay();
+        let mut state = self.lock();
+        let done = self.converse(&mut state, &[a, b], |conversation, calls| {
+            let prepared = conversation.prepare(calls, replay)?;
+            let [a, b] = prepared[..] else {
+                return Err(miscounted(2, prepared.len()));
+            };
+            let mut timer = Timer {
+                conversation,
+                prepared: vec![a, b],
+                samples: Vec::new(),
+                clock_mhz: Vec::new(),
+            };
+            timer.warm_up(self.options.sampling.warmup)?;
+            let mut pairs = 0;
+            let (outcome, times) = loop {
+                let goal = next_goal(rule, pairs);
+                timer.sample(timing::abba(pairs, goal - pairs))?;
+                pairs = goal;
+                let (a, b) = timing::split(&timer.samples);
+                if let Some(outcome) = judge(rule, &a, &b) {
+                    break (outcome, (a, b));
+                }
+            };
+            let clock_mhz = std::mem::take(&mut timer.clock_mhz);
+            let checked = timer.finish()?;
+            let Ok(checked) = <[Checked; 2]>::try_from(checked) else {
+                return Err(miscounted(2, 1));
+            };
+            Ok(Comparison {
+                outcome,
+                log_ratio: estimate(&log_ratios(&times.0, &times.1), rule.alpha),
+                a: times.0,
+                b: times.1,
+                clock_mhz,
+                checked,
+                prepared: [a, b],
+            })
+        })?;
+        Ok(match done {
+            Ok(comparison) => Compared::Timed(Box::new(comparison)),
+            Err((index, stopped)) => {
+                let side = if index == 0 { Side::A } else { Side::B };
+                let ended = match stopped {
+                    Stopped::Hung(diagnostics) => Ended::Hung(diagnostics),
+                    Stopped::Faulted(diagnostics) => Ended::Faulted(diagnostics),
+                    Stopped::Refused(message) => Ended::Refused(message),
+                };
+                Compared::Stopped(side, ended)
+            }
+        })
+    }
+
+    /// Times a job against itself: the |ln ratio| below which nothing should be claimed in this run.
+    pub fn noise_floor(&self, job: &Job<'_>, pairs: u32) -> Result<Option<f64>, RigError> {
+        let rule = Rule {
+            looks: vec![pairs],
+            gate: f64::INFINITY,
+            ..Rule::default()
+        };
+        Ok(match self.compare_times(job, job, &rule)? {
+            Compared::Timed(c) => timing::noise_floor(&c.a, &c.b, rule.alpha),
+            Compared::Stopped(..) => None,
+        })
+    }
+
+    pub(super) fn time_locked(&self, state: &mut State, job: &Job<'_>) -> Result<Timing, RigError> {
+        let replay = self.replay();
+        let sampling = &self.options.sampling;
+        let done = self.converse(state, &[job], |conversation, calls| {
+            let prepared = conversation.prepare(calls, replay)?;
+            let [only] = prepared[..] else {
+                return Err(miscounted(1, prepared.len()));
+            };
+            let mut timer = Timer {
+                conversation,
+                prepared,
+                samples: Vec::new(),
+                clock_mhz: Vec::new(),
+            };
+            timer.warm_up(sampling.warmup)?;
+            loop {
+                timer.sample(vec![0; sampling.least.max(1) as usize])?;
+                let enough = settled(&timer.samples, sampling.settled, SETTLED_ALPHA);
+                if enough || timer.samples.len() >= sampling.most as usize {
+                    break;
+                }
+            }
+            let samples = std::mem::take(&mut timer.samples);
+            let clock_mhz = std::mem::take(&mut timer.clock_mhz);
+            let mut checked = timer.finish()?;
+            let checked = checked.pop().unwrap_or_default();
+            let median = median(&samples)
+                .and_then(Nanos::new)
+                .ok_or_else(|| Stop::Rig("the GPU's clock read no time".to_owned()))?;
+            Ok(Timed {
+                notes: notes(&only, replay, &samples, &clock_mhz),
+                time: Time::Measured {
+                    median,
+                    samples,
+                    gpu: self.gpu().name.clone(),
+                },
+                diagnosis: None,
+                floor: None,
+                unsteady: checked.unsteady,
+                violations: checked.violations,
+            })
+        })?;
+        Ok(match done {
+            Ok(timed) => Timing::Timed(Box::new(timed)),
+            Err((_, Stopped::Hung(diagnostics))) => Timing::Hung(diagnostics),
+            Err((_, Stopped::Faulted(diagnostics))) => Timing::Faulted(diagnostics),
+            Err((_, Stopped::Refused(message))) => Timing::Refused(message),
+        })
+    }
+
+    fn replay(&self) -> Replay {
+        Replay {
+            target_ns: self.options.sampling.replay.as_nanos() as f64,
+            rotate_bytes: L2_MULTIPLE * self.gpu().l2.0,
+            max_sets: self.options.sampling.max_sets,
+        }
+    }
+}
+
+impl Conversation<'_> {
+    fn prepare(&mut self, calls: Vec<super::Call>, replay: Replay) -> Result<Vec<Prepared>, Stop> {
+        match self.ask(&Request::Prepare { calls, replay })? {
+            Reply::Prepared(prepared) => Ok(prepared),
+            other => Err(unexpected("Prepare", &other)),
+        }
+    }
+}
+
+/// A timing under way.
+struct Timer<'c, 'l> {
+    conversation: &'c mut Conversation<'l>,
+    prepared: Vec<Prepared>,
+    samples: Vec<f64>,
+    clock_mhz: Vec<(f64, f64)>,
+}
+
+impl Timer<'_, '_> {
+    fn warm_up(&mut self, replays: u32) -> Result<(), Stop> {
+        let calls = self.prepared.len() as u32;
+        let order = (0..replays * calls).map(|i| (i % calls) as u8).collect();
+        self.sample(order)?;
+        self.samples.clear();
+        self.clock_mhz.clear();
+        Ok(())
+    }
+
+    fn sample(&mut self, order: Vec<u8>) -> Result<(), Stop> {
+        let Some(&first) = order.first() else {
+            return Ok(());
+        };
+        let wanted = order.len();
+        let expected: f64 = order
+            .iter()
+            .filter_map(|&i| self.prepared.get(usize::from(i)))
+            .map(|p| p.rough_ns * f64::from(p.calls))
+            .sum();
+        self.conversation.send(&Request::Sample { order })?;
+        let reply = self.conversation.answer(Some((first, slack(expected))))?;
+        let Reply::Sampled { nanos, clock_mhz } = reply else {
+            return Err(unexpected("Sample", &reply));
+        };
+        if nanos.len() != wanted {
+            return Err(miscounted(wanted, nanos.len()));
+        }
+        // a time that is no time ends the timing here, not as a strange median later
+        if let Some(bad) = nanos.iter().find(|ns| !(ns.is_finite() && **ns > 0.0)) {
+            return Err(Stop::Rig(format!(
+                "the GPU's clock read {bad} ns for a call"
+            )));
+        }
+        self.samples.extend(nanos);
+        self.clock_mhz.push(clock_mhz);
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Vec<Checked>, Stop> {
+        match self.conversation.ask(&Request::Finish)? {
+            Reply::Finished(checked) if checked.len() == self.prepared.len() => Ok(checked),
+            other => Err(unexpected("Finish", &other)),
+        }
+    }
+}
+
+/// Pairs to have before the next judgement.
+fn next_goal(rule: &Rule, pairs: u32) -> u32 {
+    std::iter::once(GATE_PAIRS)
+        .chain(rule.looks.iter().copied())
+        .filter(|&goal| goal > pairs)
+        .min()
+        .unwrap_or(pairs + 1)
+}
+
+fn miscounted(wanted: usize, got: usize) -> Stop {
+    Stop::Rig(format!(
+        "the worker answers for {got} where {wanted} were asked"
+    ))
+}
+
+fn notes(
+    prepared: &Prepared,
+    replay: Replay,
+    samples: &[f64],
+    clock_mhz: &[(f64, f64)],
+) -> Vec<String> {
+    let cold = if prepared.rotated_bytes >= replay.rotate_bytes {
+        "cold cache"
+    } else {
+        "cache not cold: the sets together are smaller than five times the L2"
+    };
+    let mut notes = vec![
+        format!(
+            "{} replays of {} calls over {} rotated sets ({}; {cold})",
+            samples.len(),
+            prepared.calls,
+            prepared.sets,
+            Bytes(prepared.rotated_bytes)
+        ),
+        "outputs of timed calls equal untimed ones by hash, also on inputs exchanged afterwards, unless \
+         told otherwise"
+            .to_owned(),
+    ];
+    let readings: Vec<f64> = clock_mhz.iter().flat_map(|&(a, b)| [a, b]).collect();
+    if let (Some(clock), Some(spread)) = (median(&readings), clock_spread(clock_mhz)) {
+        notes.push(format!(
+            "SM clock {clock:.0} MHz, within {:.1} %",
+            spread * 100.0
+        ));
+    }
+    notes
+}

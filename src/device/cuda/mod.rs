@@ -1,0 +1,676 @@
+//! The `cuda` device: a worker process owns the GPU, this side never touches it. A kernel that hangs or
+//! breaks its context costs a worker, which is replaced; the candidate gets its verdict and the queue goes
+//! on. Calls are one at a time on each GPU.
+
+mod cache;
+mod digest;
+mod driver;
+mod engine;
+mod link;
+mod measure;
+mod memory;
+mod pack;
+mod pool;
+pub mod protocol;
+mod sandbox;
+mod selftest;
+mod session;
+pub mod timing;
+pub mod worker;
+
+pub use link::WorkerCommand;
+pub use measure::{Compared, Comparison, Side};
+pub use pool::CudaPool;
+pub use selftest::selftest;
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use self::cache::Cache;
+use self::link::{Deadline, Link, LinkError};
+use self::protocol::{Call, MAX_CHUNK, Ready, Reply, Request, Stage};
+use crate::device::{
+    About, Buffer, Contents, Device, Ended, Execution, Generator, Gpu, Job, RigError, Timing,
+};
+use crate::units::{Bytes, Digest};
+use crate::verdict::{Diagnostic, Severity};
+
+/// Share of free device memory that uploaded inputs may keep between calls.
+const CACHE_SHARE: f64 = 0.4;
+
+/// Failures of known-good work in a row after which the GPU counts as unhealthy.
+const UNHEALTHY_AFTER: u32 = 2;
+
+/// Times a death of the worker is put down to chance before it counts against the candidate.
+const RETRIES: u32 = 1;
+
+/// How long things may take.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// A worker: process, context, its own kernels.
+    pub start: Duration,
+    /// Loading, allocating, copying on the device.
+    pub housekeeping: Duration,
+    /// The launches of one call: longer is a hang.
+    pub launch: Duration,
+    /// One piece of an upload or an output.
+    pub transfer: Duration,
+    /// Let the worker drop what it does not need.
+    pub sandbox: bool,
+    /// How candidates are timed.
+    pub sampling: measure::Sampling,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            start: Duration::from_secs(30),
+            housekeeping: Duration::from_secs(60),
+            launch: Duration::from_secs(5),
+            transfer: Duration::from_secs(30),
+            sandbox: true,
+            sampling: measure::Sampling::default(),
+        }
+    }
+}
+
+/// One GPU, through its worker.
+pub struct CudaDevice {
+    name: String,
+    ordinal: u32,
+    command: WorkerCommand,
+    options: Options,
+    ready: Ready,
+    about: About,
+    state: Mutex<State>,
+}
+
+struct State {
+    worker: Option<Worker>,
+    cache: Cache,
+    condemned: HashMap<Digest, Stopped>,
+    failures: u32,
+    unhealthy: Option<String>,
+}
+
+/// A worker process that was started.
+struct Worker {
+    link: Link,
+    /// It said that it stands.
+    greeted: bool,
+}
+
+/// How a call ended before its time, and why that is the candidate's doing.
+#[derive(Clone, Debug)]
+enum Stopped {
+    Hung(Vec<Diagnostic>),
+    Faulted(Vec<Diagnostic>),
+    Refused(String),
+}
+
+/// Why a conversation did not come to its answer.
+enum Stop {
+    /// The call's own doing: which call, and how.
+    Call(u8, Stopped),
+    /// The worker died; which call's kernels ran, if any did.
+    Died(Option<u8>, LinkError),
+    /// The rig.
+    Rig(String),
+}
+
+impl CudaDevice {
+    /// Opens GPU `ordinal` of this host: starts its worker and waits until it stands.
+    pub fn open(ordinal: u32, command: WorkerCommand, options: Options) -> Result<Self, RigError> {
+        let name = format!("cuda:{ordinal}");
+        let broken = |message: String| RigError::Device {
+            device: name.clone(),
+            message,
+        };
+        let mut worker = Worker::start(&command, ordinal, &options).map_err(broken)?;
+        let ready = worker.greet(&options).map_err(broken)?;
+        let cache = Cache::new((ready.memory.0 as f64 * CACHE_SHARE) as u64);
+        Ok(Self {
+            ordinal,
+            command,
+            options,
+            about: about(&ready),
+            ready,
+            state: Mutex::new(State {
+                worker: Some(worker),
+                cache,
+                condemned: HashMap::new(),
+                failures: 0,
+                unhealthy: None,
+            }),
+            name,
+        })
+    }
+
+    /// What the worker said when it stood: driver version, memory, what its sandbox enforces.
+    pub fn ready(&self) -> &Ready {
+        &self.ready
+    }
+
+    /// The process id of the worker that stands or starts, if any.
+    pub fn worker_pid(&self) -> Option<u32> {
+        self.lock().worker.as_ref().map(|worker| worker.link.pid())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // a panic of another thread leaves at worst a worker in mid-sentence, which the next call notices
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn broken(&self, message: impl Into<String>) -> RigError {
+        RigError::Device {
+            device: self.name.clone(),
+            message: message.into(),
+        }
+    }
+
+    /// Runs `talk` with a standing worker and the calls of `jobs`, and turns every way to fail into the
+    /// stop of one of the jobs or into the rig's error. A worker that dies is replaced, once in silence.
+    fn converse<T>(
+        &self,
+        state: &mut State,
+        jobs: &[&Job<'_>],
+        mut talk: impl FnMut(&mut Conversation<'_>, Vec<Call>) -> Result<T, Stop>,
+    ) -> Result<Result<T, (u8, Stopped)>, RigError> {
+        let keys: Vec<Digest> = jobs.iter().map(|job| identity(job)).collect();
+        for (index, key) in (0u8..).zip(&keys) {
+            if let Some(stopped) = state.condemned.get(key) {
+                return Ok(Err((index, stopped.clone())));
+            }
+        }
+        let mut deaths = 0;
+        loop {
+            self.stand(state)?;
+            let State { worker, cache, .. } = &mut *state;
+            let Some(worker) = worker.as_mut() else {
+                return Err(self.broken("the worker is gone"));
+            };
+            let mut conversation = Conversation {
+                link: &mut worker.link,
+                cache,
+                options: &self.options,
+            };
+            let result = conversation
+                .pack(jobs)
+                .and_then(|calls| talk(&mut conversation, calls));
+            match result {
+                Ok(value) => return Ok(Ok(value)),
+                Err(Stop::Call(index, stopped)) => {
+                    let lasting = match &stopped {
+                        Stopped::Hung(_) | Stopped::Faulted(_) => true,
+                        Stopped::Refused(_) => false,
+                    };
+                    if lasting {
+                        self.replace(state);
+                        if let Some(key) = keys.get(usize::from(index)) {
+                            state.condemned.insert(*key, stopped.clone());
+                        }
+                    }
+                    return Ok(Err((index, stopped)));
+                }
+                Err(Stop::Died(launching, error)) => {
+                    self.replace(state);
+                    deaths += 1;
+                    if deaths <= RETRIES {
+                        continue;
+                    }
+                    let Some(index) = launching else {
+                        return Err(self.broken(error.to_string()));
+                    };
+                    let stopped = Stopped::Faulted(vec![diagnostic(
+                        "worker-died",
+                        format!(
+                            "the worker process died while the kernel ran, {deaths} times: {error}"
+                        ),
+                        None,
+                    )]);
+                    if let Some(key) = keys.get(usize::from(index)) {
+                        state.condemned.insert(*key, stopped.clone());
+                    }
+                    return Ok(Err((index, stopped)));
+                }
+                Err(Stop::Rig(message)) => {
+                    self.replace(state);
+                    return Err(self.broken(message));
+                }
+            }
+        }
+    }
+
+    /// Sees to it that a worker stands. Its start runs a known-good kernel; when that fails twice in a row,
+    /// the GPU is unhealthy and stays so.
+    fn stand(&self, state: &mut State) -> Result<(), RigError> {
+        loop {
+            if let Some(message) = &state.unhealthy {
+                return Err(self.broken(message.clone()));
+            }
+            if state.worker.as_ref().is_some_and(|worker| worker.greeted) {
+                return Ok(());
+            }
+            let started = match state.worker.take() {
+                Some(worker) => Ok(worker),
+                None => Worker::start(&self.command, self.ordinal, &self.options),
+            };
+            let greeted = started.and_then(|mut worker| {
+                worker.greet(&self.options)?;
+                Ok(worker)
+            });
+            match greeted {
+                Ok(worker) => {
+                    state.failures = 0;
+                    state.worker = Some(worker);
+                }
+                Err(message) => {
+                    state.failures += 1;
+                    if state.failures >= UNHEALTHY_AFTER {
+                        state.unhealthy = Some(format!(
+                            "the GPU is unhealthy: {} workers in a row did not get a known-good kernel to \
+                             run; reset it (nvidia-smi -r) or reboot. The last one said: {message}",
+                            state.failures
+                        ));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends the worker and starts another, without waiting for it.
+    fn replace(&self, state: &mut State) {
+        drop(state.worker.take());
+        let budget = (self.ready.memory.0 as f64 * CACHE_SHARE) as u64;
+        state.cache = Cache::new(budget);
+        // a failure shows when it is needed
+        state.worker = Worker::start(&self.command, self.ordinal, &self.options).ok();
+    }
+
+    fn execute_locked(&self, state: &mut State, job: &Job<'_>) -> Result<Execution, RigError> {
+        let done = self.converse(state, &[job], |conversation, calls| {
+            let Some(call) = calls.into_iter().next() else {
+                return Err(Stop::Rig("no call was packed".to_owned()));
+            };
+            conversation.execute(call)
+        })?;
+        Ok(match done {
+            Ok(execution) => execution,
+            Err((_, stopped)) => Execution {
+                ended: match stopped {
+                    Stopped::Hung(diagnostics) => Ended::Hung(diagnostics),
+                    Stopped::Faulted(diagnostics) => Ended::Faulted(diagnostics),
+                    Stopped::Refused(message) => Ended::Refused(message),
+                },
+                outputs: Vec::new(),
+                violations: Vec::new(),
+                races: Vec::new(),
+                findings: Vec::new(),
+                flops: None,
+                executed: None,
+            },
+        })
+    }
+}
+
+impl Device for CudaDevice {
+    fn gpu(&self) -> &Gpu {
+        &self.ready.gpu
+    }
+
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn execute(&self, job: &Job<'_>) -> Result<Execution, RigError> {
+        self.execute_locked(&mut self.lock(), job)
+    }
+
+    fn time(&self, job: &Job<'_>) -> Result<Timing, RigError> {
+        self.time_locked(&mut self.lock(), job)
+    }
+}
+
+impl Drop for CudaDevice {
+    fn drop(&mut self) {
+        if let Some(worker) = self.lock().worker.take() {
+            worker.link.shut_down();
+        }
+    }
+}
+
+impl Worker {
+    /// Starts a worker and greets it; [`Worker::greet`] waits for the answer.
+    fn start(command: &WorkerCommand, ordinal: u32, options: &Options) -> Result<Self, String> {
+        let mut link = Link::spawn(command).map_err(|e| {
+            format!(
+                "the worker {} does not start: {e}",
+                command.program.display()
+            )
+        })?;
+        let hello = Request::Hello {
+            version: protocol::VERSION,
+            ordinal,
+            sandbox: options.sandbox,
+        };
+        link.send(&hello, Deadline::after(options.start))
+            .map_err(|e| e.to_string())?;
+        Ok(Self {
+            link,
+            greeted: false,
+        })
+    }
+
+    fn greet(&mut self, options: &Options) -> Result<Ready, String> {
+        let reply = self
+            .link
+            .receive(Deadline::after(options.start))
+            .map_err(|e| match e {
+                LinkError::TimedOut(_) => format!(
+                    "the worker does not stand after {} s{}",
+                    options.start.as_secs(),
+                    self.link.last_words()
+                ),
+                LinkError::Ended { .. } | LinkError::Broken { .. } => e.to_string(),
+            })?;
+        match reply {
+            Reply::Ready(ready) => {
+                self.greeted = true;
+                Ok(*ready)
+            }
+            Reply::Failed { message } => Err(message),
+            Reply::OtherVersion { version } => Err(format!(
+                "the worker speaks protocol {version}, this program {}; use one build for both",
+                protocol::VERSION
+            )),
+            other => Err(format!("the worker greets with {}", other.name())),
+        }
+    }
+}
+
+/// A standing worker, and what it holds.
+struct Conversation<'a> {
+    link: &'a mut Link,
+    cache: &'a mut Cache,
+    options: &'a Options,
+}
+
+impl Conversation<'_> {
+    /// Uploads what is missing and packs the jobs.
+    fn pack(&mut self, jobs: &[&Job<'_>]) -> Result<Vec<Call>, Stop> {
+        // one supply for all, so that no job's inputs make room for another's
+        let buffers: Vec<Buffer> = jobs.iter().flat_map(|job| job.buffers).cloned().collect();
+        let supply = self.cache.supply(&buffers).map_err(Stop::Rig)?;
+        for slot in supply.discards {
+            self.ask(&Request::Discard { slot })?;
+        }
+        for (slot, index) in supply.uploads {
+            self.upload(slot, &buffers[index])?;
+        }
+        let mut initial = supply.initial.as_slice();
+        let mut calls = Vec::with_capacity(jobs.len());
+        for (index, job) in (0u8..).zip(jobs) {
+            let cubin = job.cubin.ok_or_else(|| {
+                Stop::Rig("a GPU runs cubins, and this candidate was not assembled".to_owned())
+            })?;
+            let (own, rest) = initial.split_at(job.buffers.len());
+            initial = rest;
+            calls.push(
+                pack::pack(job, cubin, own)
+                    .map_err(|message| Stop::Call(index, Stopped::Refused(message)))?,
+            );
+        }
+        Ok(calls)
+    }
+
+    fn upload(&mut self, slot: u64, buffer: &Buffer) -> Result<(), Stop> {
+        let bytes = buffer.bytes.0;
+        self.send(&Request::Upload { slot, bytes })?;
+        match &buffer.contents {
+            Contents::Fill(_) => {}
+            Contents::Bytes(contents) => {
+                for piece in contents.chunks(MAX_CHUNK) {
+                    self.send_piece(piece)?;
+                }
+            }
+            Contents::Generated(generator) => self.upload_generated(generator, bytes)?,
+        }
+        match self.answer(None)? {
+            Reply::Done => Ok(()),
+            other => Err(unexpected("Upload", &other)),
+        }
+    }
+
+    /// Generates pieces on a few threads while earlier ones are sent. Plain threads: a pool that steals
+    /// work could come back here for this very device.
+    fn upload_generated(&mut self, generator: &Generator, bytes: u64) -> Result<(), Stop> {
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(8));
+        let window = (threads * MAX_CHUNK) as u64;
+        let mut start = 0;
+        while start < bytes {
+            let length = window.min(bytes - start) as usize;
+            let mut block = vec![0; length];
+            std::thread::scope(|scope| {
+                for (i, piece) in block.chunks_mut(MAX_CHUNK).enumerate() {
+                    let at = start + (i * MAX_CHUNK) as u64;
+                    scope.spawn(move || generator(at, piece));
+                }
+            });
+            for piece in block.chunks(MAX_CHUNK) {
+                self.send_piece(piece)?;
+            }
+            start += length as u64;
+        }
+        Ok(())
+    }
+
+    fn execute(&mut self, call: Call) -> Result<Execution, Stop> {
+        self.send(&Request::Execute(Box::new(call)))?;
+        let (names, violations, spoiled) = match self.answer(None)? {
+            Reply::Executed {
+                outputs,
+                violations,
+                spoiled,
+            } => (outputs, violations, spoiled),
+            other => return Err(unexpected("Execute", &other)),
+        };
+        let mut outputs = Vec::with_capacity(names.len());
+        for (name, bytes) in names {
+            let contents = self
+                .link
+                .receive_raw(bytes, self.options.transfer)
+                .map_err(|e| died(None, e))?;
+            outputs.push((name, contents));
+        }
+        for slot in spoiled {
+            self.cache.forget(slot);
+        }
+        Ok(Execution {
+            ended: Ended::Completed,
+            outputs,
+            violations,
+            races: Vec::new(),
+            findings: Vec::new(),
+            flops: None,
+            executed: None,
+        })
+    }
+
+    /// Asks and waits for the answer.
+    fn ask(&mut self, request: &Request) -> Result<Reply, Stop> {
+        self.send(request)?;
+        self.answer(None)
+    }
+
+    fn send(&mut self, request: &Request) -> Result<(), Stop> {
+        let deadline = Deadline::after(self.options.transfer);
+        self.link.send(request, deadline).map_err(|e| died(None, e))
+    }
+
+    fn send_piece(&mut self, piece: &[u8]) -> Result<(), Stop> {
+        let deadline = Deadline::after(self.options.transfer);
+        self.link
+            .send_raw(piece, deadline)
+            .map_err(|e| died(None, e))
+    }
+
+    /// Waits for the answer, stage by stage. `expected`: kernels run from the start, for so long by an
+    /// estimate; a time-out is then a hang of the call named.
+    fn answer(&mut self, expected: Option<(u8, Duration)>) -> Result<Reply, Stop> {
+        let (mut launching, mut allowed) = match expected {
+            Some((call, estimate)) => (Some(call), self.options.launch + estimate),
+            None => (None, self.options.housekeeping),
+        };
+        loop {
+            match self.link.receive(Deadline::after(allowed)) {
+                Ok(Reply::Stage(Stage::Housekeeping | Stage::Downloading)) => {
+                    launching = None;
+                    allowed = self.options.housekeeping;
+                }
+                Ok(Reply::Stage(Stage::Launching { call, expected_ns })) => {
+                    launching = Some(call);
+                    allowed = self.options.launch + slack(expected_ns);
+                }
+                Ok(Reply::Refused { call, message }) => {
+                    return Err(Stop::Call(call, Stopped::Refused(message)));
+                }
+                Ok(Reply::Faulted {
+                    call,
+                    code,
+                    message,
+                }) => {
+                    let fault = diagnostic(&format!("cuda-{code}"), message, fault_help(code));
+                    return Err(Stop::Call(call, Stopped::Faulted(vec![fault])));
+                }
+                Ok(Reply::Failed { message }) => {
+                    return Err(Stop::Rig(format!("{message}{}", self.link.last_words())));
+                }
+                Ok(reply) => return Ok(reply),
+                Err(LinkError::TimedOut(after)) => {
+                    return Err(match launching {
+                        Some(call) => Stop::Call(call, Stopped::Hung(vec![hang(after)])),
+                        None => Stop::Rig(format!(
+                            "the worker did nothing for {} s{}",
+                            after.as_secs(),
+                            self.link.last_words()
+                        )),
+                    });
+                }
+                Err(e) => return Err(died(launching, e)),
+            }
+        }
+    }
+}
+
+fn about(ready: &Ready) -> About {
+    let mut checks = vec![
+        "writes within 4 KiB outside of a buffer (guard zones)".to_owned(),
+        "read-only buffers unchanged (hash on the device)".to_owned(),
+        "workspaces arrive poisoned".to_owned(),
+        "outputs of the timed calls, on changing inputs (hash on the device)".to_owned(),
+    ];
+    checks.extend(ready.enforced.iter().map(|what| format!("worker: {what}")));
+    let mut cannot_check = vec![
+        "races and missing barriers: the hardware does not tell".to_owned(),
+        "reads outside of a buffer that hit other memory".to_owned(),
+        "reads of memory that nothing wrote".to_owned(),
+        "executed instructions: not profiled".to_owned(),
+        "power capping: the counter is not read".to_owned(),
+    ];
+    cannot_check.extend(
+        ready
+            .not_enforced
+            .iter()
+            .map(|what| format!("worker: {what}")),
+    );
+    About {
+        identity: format!(
+            "cuda {} driver {} protocol {}",
+            ready.gpu.name,
+            ready.driver,
+            protocol::VERSION
+        ),
+        checks,
+        cannot_check,
+        largest: Bytes((ready.memory.0 as f64 * CACHE_SHARE) as u64),
+        runs_timed_size: true,
+    }
+}
+
+/// Ten times what is expected: clocks change, neighbours come.
+fn slack(expected_ns: f64) -> Duration {
+    let ns = expected_ns * 10.0;
+    if ns.is_finite() && ns > 0.0 {
+        Duration::from_nanos(ns.min(3600e9) as u64)
+    } else {
+        Duration::ZERO
+    }
+}
+
+fn died(launching: Option<u8>, error: LinkError) -> Stop {
+    match error {
+        LinkError::Ended { .. } => Stop::Died(launching, error),
+        LinkError::TimedOut(_) | LinkError::Broken { .. } => Stop::Rig(error.to_string()),
+    }
+}
+
+fn unexpected(asked: &str, reply: &Reply) -> Stop {
+    Stop::Rig(format!("the worker answers {asked} with {}", reply.name()))
+}
+
+/// What a verdict is remembered by: the machine code and how it is launched.
+fn identity(job: &Job<'_>) -> Digest {
+    // a plan is plain data: it always prints
+    let plan = format!("{:?}", job.plan);
+    Digest::of_parts([job.cubin.unwrap_or_default(), plan.as_bytes()])
+}
+
+fn diagnostic(code: &str, message: String, help: Option<String>) -> Diagnostic {
+    Diagnostic {
+        severity: Severity::Error,
+        code: code.to_owned(),
+        message,
+        line: None,
+        other_line: None,
+        help,
+    }
+}
+
+fn hang(after: Duration) -> Diagnostic {
+    diagnostic(
+        "hung",
+        format!(
+            "the launches did not end within {:.1} s; the process was killed",
+            after.as_secs_f64()
+        ),
+        Some(
+            "look for a loop whose exit is never reached, a barrier that not all threads meet, or an \
+             mbarrier whose expected bytes or arrivals never come"
+                .to_owned(),
+        ),
+    )
+}
+
+fn fault_help(code: u32) -> Option<String> {
+    let help = match code {
+        700 => {
+            "an address outside every allocation: check index arithmetic, bounds and address spaces; \
+             the simulator (--device sim) names the line"
+        }
+        714 => "the call stack is broken: recursion or a wrong call",
+        715 => {
+            "an instruction the hardware refuses: often a wgmma or setmaxnreg reached by only part of \
+             its warpgroup"
+        }
+        716 => {
+            "an address that is not a multiple of the access size: vector accesses need 8 or 16 bytes, \
+             TMA destinations 128"
+        }
+        717 => "an instruction for one state space was given an address of another",
+        718 => "the program counter is wrong: an indirect branch or call with a bad target",
+        719 => "a trap or brkpt was reached, or the launch failed in hardware",
+        _ => return None,
+    };
+    Some(help.to_owned())
+}

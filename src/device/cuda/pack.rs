@@ -1,0 +1,249 @@
+//! Packs a job into the call a worker runs: regions by index, arguments as bytes of exactly the width
+//! that the entry's `.param` list declares. Pure; a plan that does not fit its module is told in words.
+
+use std::collections::HashMap;
+
+use half::{bf16, f16};
+
+use super::protocol::{Call, Initial, Launch, Map, Param, Region, Role};
+use crate::device::Job;
+use crate::ptx::ir::{FunctionKind, Item, Module, Variable};
+use crate::source::{Argument, DType};
+
+/// What a workspace holds when it is not cleared: NaN in every float type.
+const POISON: u8 = 0xff;
+
+/// Packs `job`; `initial` gives the contents of each of the task's buffers, in order.
+///
+/// An error says which launch and argument does not fit, and is the candidate's fault.
+pub fn pack(job: &Job<'_>, cubin: &[u8], initial: &[Initial]) -> Result<Call, String> {
+    let mut regions = Vec::new();
+    let mut index = HashMap::new();
+    for (buffer, &initial) in job.buffers.iter().zip(initial) {
+        index.insert(buffer.name.as_str(), regions.len() as u32);
+        regions.push(Region {
+            name: buffer.name.clone(),
+            bytes: buffer.bytes.0,
+            role: if buffer.writable {
+                Role::Output
+            } else {
+                Role::Input {
+                    shiftable: is_float(buffer.dtype),
+                }
+            },
+            initial,
+        });
+    }
+    let buffers = index.clone();
+    let mut workspaces = HashMap::new();
+    for workspace in &job.plan.workspaces {
+        let at = regions.len() as u32;
+        workspaces.insert(workspace.name.as_str(), at);
+        index.insert(workspace.name.as_str(), at);
+        regions.push(Region {
+            name: workspace.name.clone(),
+            bytes: workspace.bytes.0,
+            role: Role::Workspace {
+                zero: workspace.zero,
+            },
+            initial: Initial::Fill(if workspace.zero { 0 } else { POISON }),
+        });
+    }
+    let mut maps = Vec::new();
+    let mut map_index = HashMap::new();
+    for map in &job.plan.tensor_maps {
+        let region = *index.get(map.base.as_str()).ok_or_else(|| {
+            format!(
+                "tensor map `{}` describes `{}`, which is neither a parameter nor a workspace",
+                map.name, map.base
+            )
+        })?;
+        map_index.insert(map.name.as_str(), maps.len() as u32);
+        maps.push(Map {
+            region,
+            map: map.clone(),
+        });
+    }
+    let mut launches = Vec::new();
+    for launch in &job.plan.launches {
+        let declared = parameters(job.module, &launch.entry)?;
+        if declared.len() != launch.args.len() {
+            return Err(format!(
+                "`{}` takes {} parameters, its launch passes {}",
+                launch.entry,
+                declared.len(),
+                launch.args.len()
+            ));
+        }
+        let mut params = Vec::with_capacity(declared.len());
+        for (argument, param) in launch.args.iter().zip(&declared) {
+            let packed = match argument {
+                Argument::Buffer(name) => address(&buffers, name, param),
+                Argument::Workspace(name) => address(&workspaces, name, param),
+                Argument::TensorMap(name) => tensor_map(&map_index, name, param),
+                Argument::Int(value) => integer(*value, param),
+                Argument::Float(value) => float(*value, param),
+            };
+            params.push(packed.map_err(|what| {
+                format!(
+                    "launch of `{}`, parameter `{}`: {what}",
+                    launch.entry, param.name
+                )
+            })?);
+        }
+        launches.push(Launch {
+            entry: launch.entry.clone(),
+            grid: launch.grid,
+            block: launch.block,
+            cluster: launch.cluster,
+            smem: u32::try_from(launch.smem.0).map_err(|_| {
+                format!(
+                    "launch of `{}` asks {} of shared memory",
+                    launch.entry, launch.smem
+                )
+            })?,
+            params,
+        });
+    }
+    Ok(Call {
+        image: cubin.to_vec(),
+        regions,
+        maps,
+        launches,
+    })
+}
+
+/// A `.param` of an entry.
+struct Declared<'a> {
+    name: &'a str,
+    /// With its dot.
+    ty: &'a str,
+    /// Elements of an array; `None` for a scalar.
+    elements: Option<u64>,
+}
+
+impl Declared<'_> {
+    /// Bytes of one element.
+    fn width(&self) -> Option<usize> {
+        match self.ty {
+            ".b8" | ".u8" | ".s8" => Some(1),
+            ".b16" | ".u16" | ".s16" | ".f16" | ".bf16" => Some(2),
+            ".b32" | ".u32" | ".s32" | ".f32" | ".f16x2" | ".bf16x2" => Some(4),
+            ".b64" | ".u64" | ".s64" | ".f64" => Some(8),
+            _ => None,
+        }
+    }
+
+    /// As the PTX writes it.
+    fn describe(&self) -> String {
+        match self.elements {
+            None => self.ty.to_owned(),
+            Some(n) => format!("{}[{n}]", self.ty),
+        }
+    }
+}
+
+fn parameters<'a>(module: &'a Module, entry: &str) -> Result<Vec<Declared<'a>>, String> {
+    let function = module
+        .items
+        .iter()
+        .find_map(|item| match item {
+            Item::Function(f)
+                if f.kind == FunctionKind::Entry && f.name == entry && f.body.is_some() =>
+            {
+                Some(f)
+            }
+            Item::Function(_) | Item::Directive(_) | Item::Variable(_) => None,
+        })
+        .ok_or_else(|| format!("the module has no .entry `{entry}`"))?;
+    Ok(function.params.iter().flat_map(declared).collect())
+}
+
+fn declared(variable: &Variable) -> impl Iterator<Item = Declared<'_>> {
+    variable.names.iter().map(|name| Declared {
+        name: &name.name,
+        ty: &variable.ty,
+        elements: if name.dimensions.is_empty() {
+            variable.vector.map(u64::from)
+        } else {
+            Some(name.dimensions.iter().map(|d| d.unwrap_or(0)).product())
+        },
+    })
+}
+
+fn address(index: &HashMap<&str, u32>, name: &str, param: &Declared<'_>) -> Result<Param, String> {
+    let region = *index
+        .get(name)
+        .ok_or_else(|| format!("`{name}` is not among the buffers"))?;
+    match (param.ty, param.elements) {
+        (".b64" | ".u64" | ".s64", None) => Ok(Param::Address(region)),
+        _ => Err(format!(
+            "the address of `{name}` needs a .u64, not {}",
+            param.describe()
+        )),
+    }
+}
+
+fn tensor_map(
+    index: &HashMap<&str, u32>,
+    name: &str,
+    param: &Declared<'_>,
+) -> Result<Param, String> {
+    let map = *index
+        .get(name)
+        .ok_or_else(|| format!("no tensor map `{name}` is declared"))?;
+    match (param.width(), param.elements) {
+        (Some(width), Some(n)) if width as u64 * n == 128 => Ok(Param::Map(map)),
+        _ => Err(format!(
+            "tensor map `{name}` needs a .align 64 .b8[128], not {}",
+            param.describe()
+        )),
+    }
+}
+
+fn integer(value: i64, param: &Declared<'_>) -> Result<Param, String> {
+    let misfit = || format!("{value} does not fit {}", param.describe());
+    if param.elements.is_some() {
+        return Err(misfit());
+    }
+    let (low, high) = match param.ty {
+        ".u8" => (0, i64::from(u8::MAX)),
+        ".s8" => (i64::from(i8::MIN), i64::from(i8::MAX)),
+        ".b8" => (i64::from(i8::MIN), i64::from(u8::MAX)),
+        ".u16" => (0, i64::from(u16::MAX)),
+        ".s16" => (i64::from(i16::MIN), i64::from(i16::MAX)),
+        ".b16" => (i64::from(i16::MIN), i64::from(u16::MAX)),
+        ".u32" => (0, i64::from(u32::MAX)),
+        ".s32" => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        ".b32" => (i64::from(i32::MIN), i64::from(u32::MAX)),
+        ".u64" => (0, i64::MAX),
+        ".s64" | ".b64" => (i64::MIN, i64::MAX),
+        _ => return Err(misfit()),
+    };
+    if !(low..=high).contains(&value) {
+        return Err(misfit());
+    }
+    let width = param.width().ok_or_else(misfit)?;
+    Ok(Param::Bytes(value.to_le_bytes()[..width].to_vec()))
+}
+
+fn float(value: f64, param: &Declared<'_>) -> Result<Param, String> {
+    if param.elements.is_some() {
+        return Err(format!("{value} does not fit {}", param.describe()));
+    }
+    let bytes = match param.ty {
+        ".f64" | ".b64" => value.to_le_bytes().to_vec(),
+        ".f32" | ".b32" => (value as f32).to_le_bytes().to_vec(),
+        ".f16" | ".b16" => f16::from_f64(value).to_le_bytes().to_vec(),
+        ".bf16" => bf16::from_f64(value).to_le_bytes().to_vec(),
+        _ => return Err(format!("{value} does not fit {}", param.describe())),
+    };
+    Ok(Param::Bytes(bytes))
+}
+
+fn is_float(dtype: DType) -> bool {
+    match dtype {
+        DType::F64 | DType::F32 | DType::F16 | DType::Bf16 => true,
+        DType::I32 | DType::U32 | DType::I64 | DType::U64 | DType::U8 => false,
+    }
+}

@@ -1,0 +1,113 @@
+//! Several equal GPUs of one host as one device: each job goes to one that is free.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::link::WorkerCommand;
+use super::{CudaDevice, Options};
+use crate::device::{About, Device, Execution, Gpu, Job, RigError, Timing};
+
+/// Equal GPUs, each with its worker.
+pub struct CudaPool {
+    devices: Vec<CudaDevice>,
+    free: Mutex<Vec<usize>>,
+    freed: Condvar,
+}
+
+impl CudaPool {
+    /// Opens the GPUs numbered; an empty list opens all there are. They must be of one kind, since times
+    /// on different GPUs do not compare.
+    pub fn open(
+        ordinals: &[u32],
+        command: &WorkerCommand,
+        options: &Options,
+    ) -> Result<Self, RigError> {
+        if let Some(twice) = (1..ordinals.len()).find(|&i| ordinals[..i].contains(&ordinals[i])) {
+            return Err(RigError::Device {
+                device: format!("cuda:{}", ordinals[twice]),
+                message: "it is named twice; one worker times on a GPU at a time".to_owned(),
+            });
+        }
+        let mut devices = Vec::new();
+        if ordinals.is_empty() {
+            devices.push(CudaDevice::open(0, command.clone(), options.clone())?);
+            for ordinal in 1..devices[0].ready().gpu_count {
+                devices.push(CudaDevice::open(ordinal, command.clone(), options.clone())?);
+            }
+        } else {
+            for &ordinal in ordinals {
+                devices.push(CudaDevice::open(ordinal, command.clone(), options.clone())?);
+            }
+        }
+        let first = devices[0].gpu().name.clone();
+        if let Some(other) = devices.iter().find(|d| d.gpu().name != first) {
+            return Err(other.broken(format!(
+                "it is a {}, another is a {first}; times on different GPUs do not compare: choose one kind \
+                 (--device cuda:N,M)",
+                other.gpu().name
+            )));
+        }
+        Ok(Self {
+            free: Mutex::new((0..devices.len()).rev().collect()),
+            devices,
+            freed: Condvar::new(),
+        })
+    }
+
+    /// The GPUs, in the order asked.
+    pub fn devices(&self) -> &[CudaDevice] {
+        &self.devices
+    }
+
+    fn with<T>(&self, run: impl FnOnce(&CudaDevice) -> T) -> T {
+        let mut free = self.lock();
+        let index = loop {
+            match free.pop() {
+                Some(index) => break index,
+                None => {
+                    free = self
+                        .freed
+                        .wait(free)
+                        .unwrap_or_else(PoisonError::into_inner)
+                }
+            }
+        };
+        drop(free);
+        let lease = Lease { pool: self, index };
+        run(&self.devices[lease.index])
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A GPU in use; given back whatever happens.
+struct Lease<'a> {
+    pool: &'a CudaPool,
+    index: usize,
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        self.pool.lock().push(self.index);
+        self.pool.freed.notify_one();
+    }
+}
+
+impl Device for CudaPool {
+    fn gpu(&self) -> &Gpu {
+        self.devices[0].gpu()
+    }
+
+    fn about(&self) -> &About {
+        self.devices[0].about()
+    }
+
+    fn execute(&self, job: &Job<'_>) -> Result<Execution, RigError> {
+        self.with(|device| device.execute(job))
+    }
+
+    fn time(&self, job: &Job<'_>) -> Result<Timing, RigError> {
+        self.with(|device| device.time(job))
+    }
+}

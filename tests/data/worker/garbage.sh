@@ -1,0 +1,5 @@
+# Prints text where frames are due.
+# expect: rig error: not a frame
+cat "$F/ready"
+echo "PASSED"
+cat >/dev/null

@@ -1,0 +1,4 @@
+# Comes from another build.
+# expect: open error: use one build for both
+cat "$F/other_version"
+cat >/dev/null
