@@ -470,7 +470,8 @@ fn launches_that_do_not_fit_their_entry_are_refused_in_words() {
         change(&mut work.plan);
         tell(device.execute(&work.job()))
     };
-    let cases: [(fn(&mut LaunchPlan), &str); 6] = [
+    type Spoil = fn(&mut LaunchPlan);
+    let cases: [(Spoil, &str); 6] = [
         (
             |p| p.launches[0].entry = "nothing".to_owned(),
             "no .entry `nothing`",

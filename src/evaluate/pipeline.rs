@@ -382,7 +382,11 @@ impl Pipeline {
         let time = timed.time.nanos();
         audited.add(audit::time_floor(time, self.floor()));
         audited.add(audit::device_floor(time, timed.floor));
-        audited.add(audit::steady(&timed.unsteady));
+        audited.add(audit::steady(
+            &timed.unsteady,
+            &self.settings.task.nondeterministic,
+        ));
+        audited.add(audit::timed_memory(&timed.violations));
         let allowed = audit::allowed_tensor_types(&self.settings.task);
         if verified.counts.is_empty() {
             audited.add(audit::executed_flops(None, &self.timed.work, ""));

@@ -117,6 +117,7 @@ fn timed(ns: f64) -> Timing {
         }),
         floor: None,
         unsteady: Vec::new(),
+        violations: Vec::new(),
         notes: Vec::new(),
     }))
 }
@@ -569,7 +570,7 @@ fn timed_outputs_that_differ_are_void() {
     let mut device = scripted(|job, _| transpose(job));
     device.timing = Box::new(|| match timed(1e6) {
         Timing::Timed(mut timed) => {
-            timed.unsteady.push("`out` differs in call 17".into());
+            timed.unsteady.push("out".into());
             Timing::Timed(timed)
         }
         other => other,
