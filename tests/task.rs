@@ -6,6 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rand::SeedableRng;
+use warptree::source::Source;
 use warptree::task::compare::compare;
 use warptree::task::proof::prove;
 use warptree::task::reference::{Elements, Expected, Values, expected};
@@ -13,7 +15,7 @@ use warptree::task::scaffold::new_task;
 use warptree::task::{
     Catalogue, InputCase, Origin, Poison, Problem, Purpose, Size, Task, TaskError,
 };
-use warptree::verdict::Mismatch;
+use warptree::verdict::{Diagnostic, Mismatch, Severity, Verdict};
 
 #[test]
 fn every_embedded_task_loads() {
@@ -24,6 +26,93 @@ fn every_embedded_task_loads() {
         let task = catalogue.task(&name).unwrap();
         assert_eq!(task.origin, Origin::Embedded);
     }
+}
+
+/// Seeds, spaces and mistakes are sources; every setting of a space gives PTX that parses and a plan.
+#[test]
+fn every_embedded_source_renders() {
+    let catalogue = Catalogue::embedded();
+    for name in catalogue.names().unwrap() {
+        let task = catalogue.task(&name).unwrap();
+        assert!(!task.spaces.is_empty(), "{name} has no space");
+        assert!(task.mistakes.len() >= 5, "{name} has few mistakes");
+        let spaces = task.spaces.iter().map(|space| (&space.name, &space.text));
+        let mistakes = task
+            .mistakes
+            .iter()
+            .map(|mistake| (&mistake.name, &mistake.text));
+        let seed = (&"seed".to_owned(), &task.seed);
+        for (file, text) in spaces.chain(mistakes).chain([seed]) {
+            let source =
+                Source::parse(text).unwrap_or_else(|error| panic!("{name}/{file}: {error}"));
+            let mut rng = rand_pcg::Pcg64::seed_from_u64(1);
+            let sampled = (0..200).map(|_| source.space().sample(&mut rng));
+            for point in sampled.chain([source.space().default_point().unwrap()]) {
+                let candidate = source.render(&point).unwrap();
+                let setting = &candidate.setting;
+                if let Err(error) = &candidate.module {
+                    panic!("{name}/{file} {setting:?}: {}", error.message);
+                }
+                for size in &task.sizes {
+                    let mut names = size.dims.clone();
+                    names.insert("sm_count".into(), 132);
+                    let plan = candidate.plan(&names);
+                    assert!(
+                        plan.is_ok(),
+                        "{name}/{file} {setting:?} at {size}: {plan:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_mistake_is_judged_by_what_it_expects() {
+    let task = embedded("reduce_sum");
+    let missing = task
+        .mistakes
+        .iter()
+        .find(|m| m.name == "missing_barrier")
+        .unwrap();
+    let line = missing.expect.line.unwrap();
+    assert!(
+        missing
+            .text
+            .lines()
+            .nth(line as usize - 1)
+            .unwrap()
+            .contains("ld.shared")
+    );
+    let finding = |line, code: &str| Diagnostic {
+        severity: Severity::Error,
+        code: code.into(),
+        message: "read and written".into(),
+        line: Some(line),
+        other_line: None,
+        help: None,
+    };
+    let racy = |finding| Verdict::Racy {
+        diagnostics: vec![finding],
+    };
+    let check = |verdict: &Verdict| missing.expect.check(verdict);
+    assert_eq!(check(&racy(finding(line, "missing-barrier"))), Ok(()));
+    let elsewhere = racy(finding(1, "missing-barrier"));
+    assert_eq!(missing.expect.check_stage(&elsewhere), Ok(()));
+    assert!(check(&elsewhere).unwrap_err().contains("at line"));
+    assert!(
+        check(&racy(finding(line, "other")))
+            .unwrap_err()
+            .contains("found [\"other\"]")
+    );
+    let hung = Verdict::Hung {
+        diagnostics: vec![],
+    };
+    assert!(
+        check(&hung)
+            .unwrap_err()
+            .contains("expected racy, the verdict is hung")
+    );
 }
 
 #[test]
@@ -371,7 +460,7 @@ fn a_new_task_loads_right_away() {
             .collect();
         assert_eq!(guessed.join(", "), roles);
         assert!(task.seed.contains("//@ launch"));
-        warptree::source::Source::parse(&task.seed).unwrap();
+        Source::parse(&task.seed).unwrap();
         let size = task.sizes_for(Purpose::Smoke).next().unwrap();
         let problem = Problem::new(&task, size, InputCase::Normal, 1).unwrap();
         let error = warptree::task::reference::expected(&problem, Duration::from_secs(60));
