@@ -9,3 +9,5 @@ mod corpus;
 mod edit;
 #[path = "ptx/parse.rs"]
 mod parse;
+#[path = "ptx/sanitise.rs"]
+mod sanitise;

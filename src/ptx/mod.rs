@@ -2,22 +2,26 @@
 //! ptxas decides what is valid; this module decides what is *the same*, what is dangerous, and where.
 
 pub mod cfg;
+pub mod edit;
 pub mod ir;
 
 mod access;
 mod canon;
 mod check;
-pub mod edit;
 mod lex;
 mod modifier;
 mod operand;
 mod parse;
 mod place;
+mod policy;
 mod print;
+mod sanitise;
 mod scope;
 
 pub use canon::{canonical, digest};
 pub use check::check;
 pub use parse::{ParseError, parse};
 pub use place::{Lines, Position, position};
+pub use policy::{ModuleState, ModuleVariable, forbidden, module_state};
 pub use print::print;
+pub use sanitise::{Fix, Sanitised, sanitise};
