@@ -114,7 +114,7 @@ fn without_prose(lines: &[&str]) -> Option<std::ops::Range<usize>> {
         .iter()
         .copied()
         .find(|line| filled(line))
-        .is_some_and(|line| begins(line))
+        .is_some_and(&begins)
     {
         start = lines.iter().position(|line| begins(line))?;
     }
