@@ -652,6 +652,21 @@ fn a_pool_is_of_one_kind_and_uses_all_its_gpus() {
 }
 
 #[test]
+fn a_pool_gives_up_an_unhealthy_gpu_and_goes_on_with_the_rest() {
+    let bench = Bench::new();
+    let script = r#"case $(wc -l < "$F/starts") in
+        1) cat "$F/ready" "$F/launching" "$F/faulted" ;;
+        2) cat "$F/ready" "$F/executed" "$F/executed"; cat >/dev/null ;;
+        *) echo "canary failed" >&2; exit 1 ;;
+        esac"#;
+    let pool = CudaPool::open(&[0, 1], &bench.command(script), &options()).expect("both stand");
+    let told: Vec<String> = (1..=3)
+        .map(|grid| tell(pool.execute(&Work::plain(grid).job())))
+        .collect();
+    assert_eq!(told, ["faulted: cuda-700", "completed", "completed"]);
+}
+
+#[test]
 fn a_worker_that_cannot_be_started_is_an_error() {
     let command = WorkerCommand {
         program: "/nonexistent/warptree".into(),

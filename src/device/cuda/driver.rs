@@ -7,14 +7,18 @@
     reason = "the CUDA driver is a C interface; each block says why it holds"
 )]
 
-use std::ffi::{CStr, CString, c_int, c_uint, c_void};
+mod launch;
+
+pub use launch::{Module, Prepared, Value};
+
+use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 use std::ptr;
 
 use cudarc::driver::sys;
 
-use super::protocol;
+use super::facts::{fp32_fma_per_cycle, tensor_bf16_flops_per_cycle};
+use super::image::{is_ptx, is_whole_elf};
 use crate::device::Gpu;
 use crate::source::DType;
 use crate::units::{Bytes, SmArch, SmSuffix};
@@ -85,11 +89,16 @@ pub struct Context {
     _thread: PhantomData<*const ()>,
 }
 
+/// Whether the driver's library loads here. It opens nothing.
+pub fn present() -> bool {
+    // SAFETY: it only tries to load the library.
+    unsafe { sys::is_culib_present() }
+}
+
 impl Context {
     /// Opens GPU `ordinal`. The error is a sentence for the user.
     pub fn open(ordinal: u32) -> std::result::Result<Self, String> {
-        // SAFETY: it only tries to load the library.
-        if !unsafe { sys::is_culib_present() } {
+        if !present() {
             return Err(
                 "no NVIDIA driver here (libcuda.so does not load); install it, or use --device sim"
                     .to_owned(),
@@ -311,48 +320,7 @@ impl Context {
         check("cuModuleLoadData", unsafe {
             sys::cuModuleLoadData(&mut module, image.as_ptr().cast())
         })?;
-        Ok(Module { module })
-    }
-
-    /// Launches, or adds to the graph being captured.
-    pub fn launch(&self, launch: &Prepared<'_>) -> Result<()> {
-        // SAFETY: an attribute is plain data; zero is valid for every field.
-        let mut attribute: sys::CUlaunchAttribute = unsafe { MaybeUninit::zeroed().assume_init() };
-        attribute.id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-        let [x, y, z] = launch.cluster;
-        attribute.value.clusterDim = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x, y, z };
-        let clustered = launch.cluster != [1, 1, 1];
-        let config = sys::CUlaunchConfig {
-            gridDimX: launch.grid[0],
-            gridDimY: launch.grid[1],
-            gridDimZ: launch.grid[2],
-            blockDimX: launch.block[0],
-            blockDimY: launch.block[1],
-            blockDimZ: launch.block[2],
-            sharedMemBytes: launch.smem,
-            hStream: self.stream,
-            attrs: if clustered {
-                &mut attribute
-            } else {
-                ptr::null_mut()
-            },
-            numAttrs: c_uint::from(clustered),
-        };
-        let mut pointers: Vec<*mut c_void> = launch
-            .values
-            .iter()
-            .map(|value| ptr::from_ref(value).cast_mut().cast())
-            .collect();
-        // SAFETY: one pointer for each parameter, each to at least as many bytes as the module declares
-        // (`Module::prepare` compared them); the driver copies them before it returns, when capturing too.
-        check("cuLaunchKernelEx", unsafe {
-            sys::cuLaunchKernelEx(
-                &config,
-                launch.function,
-                pointers.as_mut_ptr(),
-                ptr::null_mut(),
-            )
-        })
+        Ok(Module::new(module))
     }
 
     /// Runs `queue` with the stream capturing: what it queues becomes a graph and does not run.
@@ -516,122 +484,6 @@ pub fn driver_version() -> Result<u32> {
     Ok(version.max(0) as u32)
 }
 
-/// A loaded module.
-pub struct Module {
-    module: sys::CUmodule,
-}
-
-impl Module {
-    /// Resolves a launch and sets what its function needs: shared memory beyond the default, clusters
-    /// beyond the portable size. Compares the widths of all parameters with the module's.
-    pub fn prepare(
-        &self,
-        launch: &protocol::Launch,
-        values: Vec<Value>,
-        widths: &[usize],
-    ) -> Result<Prepared<'_>> {
-        use sys::CUfunction_attribute_enum as A;
-        let name =
-            CString::new(launch.entry.as_str()).map_err(|_| mismatch("cuModuleGetFunction"))?;
-        let mut function = ptr::null_mut();
-        // SAFETY: a valid pointer to a handle, a loaded module and a string that ends in zero.
-        check("cuModuleGetFunction", unsafe {
-            sys::cuModuleGetFunction(&mut function, self.module, name.as_ptr())
-        })?;
-        for (i, &width) in widths.iter().enumerate() {
-            if parameter_width(function, i) != Some(width) {
-                return Err(mismatch("cuFuncGetParamInfo"));
-            }
-        }
-        if values.len() != widths.len() || parameter_width(function, widths.len()).is_some() {
-            return Err(mismatch("cuFuncGetParamInfo"));
-        }
-        let set = |attribute, value| {
-            // SAFETY: a function the driver gave.
-            check("cuFuncSetAttribute", unsafe {
-                sys::cuFuncSetAttribute(function, attribute, value)
-            })
-        };
-        if launch.smem > 0 {
-            let smem = c_int::try_from(launch.smem).unwrap_or(c_int::MAX);
-            set(A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, smem)?;
-        }
-        let blocks: u64 = launch.cluster.iter().map(|&n| u64::from(n)).product();
-        if blocks > 8 {
-            set(A::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)?;
-        }
-        Ok(Prepared {
-            function,
-            grid: launch.grid,
-            block: launch.block,
-            cluster: launch.cluster,
-            smem: launch.smem,
-            values,
-            _module: PhantomData,
-        })
-    }
-}
-
-impl Drop for Module {
-    fn drop(&mut self) {
-        // SAFETY: loaded once, unloaded once. A failure means that the context is gone, and with it the
-        // module.
-        let _ = unsafe { sys::cuModuleUnload(self.module) };
-    }
-}
-
-/// A parameter's bytes, as aligned as any parameter may be.
-#[derive(Clone, Copy)]
-#[repr(C, align(128))]
-pub struct Value([u8; 128]);
-
-impl Value {
-    /// At most 128 bytes.
-    pub fn new(bytes: &[u8]) -> Option<Self> {
-        let mut value = [0; 128];
-        value.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        Some(Self(value))
-    }
-}
-
-/// A launch that needs nothing but a stream.
-pub struct Prepared<'module> {
-    function: sys::CUfunction,
-    grid: [u32; 3],
-    block: [u32; 3],
-    cluster: [u32; 3],
-    smem: u32,
-    values: Vec<Value>,
-    _module: PhantomData<&'module Module>,
-}
-
-impl Prepared<'_> {
-    /// What the function needs and what it was given, for the message of a refusal.
-    pub fn limits(&self) -> String {
-        use sys::CUfunction_attribute_enum as A;
-        let get = |attribute| {
-            let mut value = 0;
-            // SAFETY: a valid pointer to an int and a function the driver gave.
-            check("cuFuncGetAttribute", unsafe {
-                sys::cuFuncGetAttribute(&mut value, attribute, self.function)
-            })
-            .map(|()| value)
-        };
-        let show = |value: Result<c_int>| value.map_or_else(|_| "?".to_owned(), |v| v.to_string());
-        format!(
-            "grid {:?}, block {:?} (this function: at most {} threads with its {} registers), cluster {:?}, \
-             shared memory {} static + {} dynamic bytes",
-            self.grid,
-            self.block,
-            show(get(A::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)),
-            show(get(A::CU_FUNC_ATTRIBUTE_NUM_REGS)),
-            self.cluster,
-            show(get(A::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)),
-            self.smem
-        )
-    }
-}
-
 struct Captured(sys::CUgraph);
 
 impl Drop for Captured {
@@ -686,38 +538,6 @@ fn check(call: &'static str, code: sys::CUresult) -> Result<()> {
     })
 }
 
-/// Whether the section table that an ELF header announces lies within the image.
-fn is_whole_elf(image: &[u8]) -> bool {
-    let number = |at: usize, width: usize| -> Option<u64> {
-        let bytes = image.get(at..at + width)?;
-        Some(bytes.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b)))
-    };
-    // e_shoff, e_shentsize, e_shnum of a 64-bit header
-    let end = || number(0x28, 8)?.checked_add(number(0x3a, 2)? * number(0x3c, 2)?);
-    image.starts_with(b"\x7fELF\x02") && end().is_some_and(|end| end <= image.len() as u64)
-}
-
-fn is_ptx(image: &[u8]) -> bool {
-    std::str::from_utf8(image).is_ok_and(|text| text.contains(".version") && !text.contains('\0'))
-}
-
-/// The module is not what the parsed text said: another file, or a stale cubin.
-fn mismatch(call: &'static str) -> CudaError {
-    CudaError {
-        call,
-        code: sys::CUresult::CUDA_ERROR_INVALID_SOURCE as u32,
-        name: "parameter mismatch".to_owned(),
-        text: "the cubin's parameters are not those of the PTX text".to_owned(),
-    }
-}
-
-fn parameter_width(function: sys::CUfunction, index: usize) -> Option<usize> {
-    let (mut offset, mut size) = (0, 0);
-    // SAFETY: valid pointers to sizes and a function the driver gave; an index past the end is an error.
-    let code = unsafe { sys::cuFuncGetParamInfo(function, index, &mut offset, &mut size) };
-    (code == sys::CUresult::CUDA_SUCCESS).then_some(size)
-}
-
 fn tensor_dtype(dtype: DType) -> sys::CUtensorMapDataType {
     use sys::CUtensorMapDataType_enum as T;
     match dtype {
@@ -730,26 +550,5 @@ fn tensor_dtype(dtype: DType) -> sys::CUtensorMapDataType {
         DType::I64 => T::CU_TENSOR_MAP_DATA_TYPE_INT64,
         DType::U64 => T::CU_TENSOR_MAP_DATA_TYPE_UINT64,
         DType::U8 => T::CU_TENSOR_MAP_DATA_TYPE_UINT8,
-    }
-}
-
-/// Fused multiply-adds per SM and cycle, by the programming guide's throughput table.
-fn fp32_fma_per_cycle(number: u16) -> u32 {
-    match number {
-        86..=89 | 90.. => 128,
-        _ => 64,
-    }
-}
-
-/// Dense bf16 tensor FLOPs per SM and cycle, from the peak rates of the data sheets; of chips sold with
-/// different rates, the highest, since it bounds a time from below.
-fn tensor_bf16_flops_per_cycle(number: u16) -> u32 {
-    match number {
-        80 => 2048,
-        86..=89 => 1024,
-        90 => 4096,
-        100..=109 => 8192,
-        120.. => 1024,
-        _ => 0,
     }
 }

@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
+use super::conversation::{Conversation, slack, unexpected};
 use super::protocol::{Checked, Prepared, Replay, Reply, Request};
 use super::timing::{
     self, Estimate, GATE_PAIRS, Outcome, Rule, clock_spread, estimate, judge, log_ratios, median,
     settled,
 };
-use super::{Conversation, CudaDevice, State, Stop, Stopped, slack, unexpected};
+use super::{Call, CudaDevice, State, Stop, Stopped};
 use crate::device::{Device, Ended, Job, RigError, Timed, Timing};
 use crate::units::{Bytes, Nanos};
 use crate::verdict::Time;
@@ -19,12 +20,21 @@ const L2_MULTIPLE: u64 = 5;
 /// Error allowed when a median counts as settled.
 const SETTLED_ALPHA: f64 = 0.05;
 
+/// Most rounds of warming up.
+const WARM_UP_ROUNDS: u32 = 20;
+
+/// A clock that moves by less in a round stands still.
+const STEADY_CLOCK: f64 = 0.005;
+
+/// Share of the highest clock below which a GPU still sleeps.
+const AWAKE_CLOCK: f64 = 0.6;
+
 /// How candidates are timed.
 #[derive(Clone, Debug)]
 pub struct Sampling {
     /// A replay takes at least this.
     pub replay: Duration,
-    /// Replays thrown away first.
+    /// Replays of each call in a round of warming up, thrown away.
     pub warmup: u32,
     /// Fewest samples.
     pub least: u32,
@@ -108,7 +118,7 @@ impl CudaDevice {
                 samples: Vec::new(),
                 clock_mhz: Vec::new(),
             };
-            timer.warm_up(self.options.sampling.warmup)?;
+            timer.warm_up(self.options.sampling.warmup, self.gpu().sm_clock_mhz)?;
             let mut pairs = 0;
             let (outcome, times) = loop {
                 let goal = next_goal(rule, pairs);
@@ -175,7 +185,7 @@ impl CudaDevice {
                 samples: Vec::new(),
                 clock_mhz: Vec::new(),
             };
-            timer.warm_up(sampling.warmup)?;
+            timer.warm_up(sampling.warmup, self.gpu().sm_clock_mhz)?;
             loop {
                 timer.sample(vec![0; sampling.least.max(1) as usize])?;
                 let enough = settled(&timer.samples, sampling.settled, SETTLED_ALPHA);
@@ -221,7 +231,7 @@ impl CudaDevice {
 }
 
 impl Conversation<'_> {
-    fn prepare(&mut self, calls: Vec<super::Call>, replay: Replay) -> Result<Vec<Prepared>, Stop> {
+    fn prepare(&mut self, calls: Vec<Call>, replay: Replay) -> Result<Vec<Prepared>, Stop> {
         match self.ask(&Request::Prepare { calls, replay })? {
             Reply::Prepared(prepared) => Ok(prepared),
             other => Err(unexpected("Prepare", &other)),
@@ -238,12 +248,22 @@ struct Timer<'c, 'l> {
 }
 
 impl Timer<'_, '_> {
-    fn warm_up(&mut self, replays: u32) -> Result<(), Stop> {
+    /// Replays until the SM clock stands still and is no longer that of an idle GPU, or for long enough: a
+    /// power-limited GPU never reaches it.
+    fn warm_up(&mut self, replays: u32, full_mhz: f64) -> Result<(), Stop> {
         let calls = self.prepared.len() as u32;
-        let order = (0..replays * calls).map(|i| (i % calls) as u8).collect();
-        self.sample(order)?;
-        self.samples.clear();
-        self.clock_mhz.clear();
+        for _ in 0..WARM_UP_ROUNDS {
+            let order = (0..replays * calls).map(|i| (i % calls) as u8).collect();
+            self.sample(order)?;
+            self.samples.clear();
+            let awake = self.clock_mhz.iter().all(|(before, after)| {
+                (after / before - 1.0).abs() < STEADY_CLOCK && *after > AWAKE_CLOCK * full_mhz
+            });
+            self.clock_mhz.clear();
+            if awake {
+                break;
+            }
+        }
         Ok(())
     }
 

@@ -3,9 +3,12 @@
 //! on. Calls are one at a time on each GPU.
 
 mod cache;
+mod conversation;
 mod digest;
 mod driver;
 mod engine;
+mod facts;
+mod image;
 mod link;
 mod measure;
 mod memory;
@@ -18,6 +21,7 @@ mod session;
 pub mod timing;
 pub mod worker;
 
+pub use driver::present as driver_present;
 pub use link::WorkerCommand;
 pub use measure::{Compared, Comparison, Side};
 pub use pool::CudaPool;
@@ -28,11 +32,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use self::cache::Cache;
+use self::conversation::Conversation;
 use self::link::{Deadline, Link, LinkError};
-use self::protocol::{Call, MAX_CHUNK, Ready, Reply, Request, Stage};
-use crate::device::{
-    About, Buffer, Contents, Device, Ended, Execution, Generator, Gpu, Job, RigError, Timing,
-};
+use self::protocol::{Call, Ready, Reply, Request};
+use crate::device::{About, Device, Ended, Execution, Gpu, Job, RigError, Timing};
 use crate::units::{Bytes, Digest};
 use crate::verdict::{Diagnostic, Severity};
 
@@ -58,6 +61,9 @@ pub struct Options {
     pub transfer: Duration,
     /// Let the worker drop what it does not need.
     pub sandbox: bool,
+    /// Largest total of a job's buffers that is executed for its outputs; larger jobs are only timed. What
+    /// limits it is the reference on the host, not the GPU.
+    pub largest: Bytes,
     /// How candidates are timed.
     pub sampling: measure::Sampling,
 }
@@ -70,6 +76,7 @@ impl Default for Options {
             launch: Duration::from_secs(5),
             transfer: Duration::from_secs(30),
             sandbox: true,
+            largest: Bytes(128 << 20),
             sampling: measure::Sampling::default(),
         }
     }
@@ -133,8 +140,8 @@ impl CudaDevice {
         Ok(Self {
             ordinal,
             command,
+            about: about(&ready, options.largest),
             options,
-            about: about(&ready),
             ready,
             state: Mutex::new(State {
                 worker: Some(worker),
@@ -155,6 +162,15 @@ impl CudaDevice {
     /// The process id of the worker that stands or starts, if any.
     pub fn worker_pid(&self) -> Option<u32> {
         self.lock().worker.as_ref().map(|worker| worker.link.pid())
+    }
+
+    /// Replaces the worker by a fresh process: for a final claim, or after something outside went wrong.
+    pub fn restart(&self) {
+        self.replace(&mut self.lock());
+    }
+
+    fn is_unhealthy(&self) -> bool {
+        self.lock().unhealthy.is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -389,181 +405,25 @@ impl Worker {
     }
 }
 
-/// A standing worker, and what it holds.
-struct Conversation<'a> {
-    link: &'a mut Link,
-    cache: &'a mut Cache,
-    options: &'a Options,
+/// What a verdict is remembered by: the machine code and how it is launched.
+fn identity(job: &Job<'_>) -> Digest {
+    // a plan is plain data: it always prints
+    let plan = format!("{:?}", job.plan);
+    Digest::of_parts([job.cubin.unwrap_or_default(), plan.as_bytes()])
 }
 
-impl Conversation<'_> {
-    /// Uploads what is missing and packs the jobs.
-    fn pack(&mut self, jobs: &[&Job<'_>]) -> Result<Vec<Call>, Stop> {
-        // one supply for all, so that no job's inputs make room for another's
-        let buffers: Vec<Buffer> = jobs.iter().flat_map(|job| job.buffers).cloned().collect();
-        let supply = self.cache.supply(&buffers).map_err(Stop::Rig)?;
-        for slot in supply.discards {
-            self.ask(&Request::Discard { slot })?;
-        }
-        for (slot, index) in supply.uploads {
-            self.upload(slot, &buffers[index])?;
-        }
-        let mut initial = supply.initial.as_slice();
-        let mut calls = Vec::with_capacity(jobs.len());
-        for (index, job) in (0u8..).zip(jobs) {
-            let cubin = job.cubin.ok_or_else(|| {
-                Stop::Rig("a GPU runs cubins, and this candidate was not assembled".to_owned())
-            })?;
-            let (own, rest) = initial.split_at(job.buffers.len());
-            initial = rest;
-            calls.push(
-                pack::pack(job, cubin, own)
-                    .map_err(|message| Stop::Call(index, Stopped::Refused(message)))?,
-            );
-        }
-        Ok(calls)
-    }
-
-    fn upload(&mut self, slot: u64, buffer: &Buffer) -> Result<(), Stop> {
-        let bytes = buffer.bytes.0;
-        self.send(&Request::Upload { slot, bytes })?;
-        match &buffer.contents {
-            Contents::Fill(_) => {}
-            Contents::Bytes(contents) => {
-                for piece in contents.chunks(MAX_CHUNK) {
-                    self.send_piece(piece)?;
-                }
-            }
-            Contents::Generated(generator) => self.upload_generated(generator, bytes)?,
-        }
-        match self.answer(None)? {
-            Reply::Done => Ok(()),
-            other => Err(unexpected("Upload", &other)),
-        }
-    }
-
-    /// Generates pieces on a few threads while earlier ones are sent. Plain threads: a pool that steals
-    /// work could come back here for this very device.
-    fn upload_generated(&mut self, generator: &Generator, bytes: u64) -> Result<(), Stop> {
-        let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(8));
-        let window = (threads * MAX_CHUNK) as u64;
-        let mut start = 0;
-        while start < bytes {
-            let length = window.min(bytes - start) as usize;
-            let mut block = vec![0; length];
-            std::thread::scope(|scope| {
-                for (i, piece) in block.chunks_mut(MAX_CHUNK).enumerate() {
-                    let at = start + (i * MAX_CHUNK) as u64;
-                    scope.spawn(move || generator(at, piece));
-                }
-            });
-            for piece in block.chunks(MAX_CHUNK) {
-                self.send_piece(piece)?;
-            }
-            start += length as u64;
-        }
-        Ok(())
-    }
-
-    fn execute(&mut self, call: Call) -> Result<Execution, Stop> {
-        self.send(&Request::Execute(Box::new(call)))?;
-        let (names, violations, spoiled) = match self.answer(None)? {
-            Reply::Executed {
-                outputs,
-                violations,
-                spoiled,
-            } => (outputs, violations, spoiled),
-            other => return Err(unexpected("Execute", &other)),
-        };
-        let mut outputs = Vec::with_capacity(names.len());
-        for (name, bytes) in names {
-            let contents = self
-                .link
-                .receive_raw(bytes, self.options.transfer)
-                .map_err(|e| died(None, e))?;
-            outputs.push((name, contents));
-        }
-        for slot in spoiled {
-            self.cache.forget(slot);
-        }
-        Ok(Execution {
-            ended: Ended::Completed,
-            outputs,
-            violations,
-            races: Vec::new(),
-            findings: Vec::new(),
-            flops: None,
-            executed: None,
-        })
-    }
-
-    /// Asks and waits for the answer.
-    fn ask(&mut self, request: &Request) -> Result<Reply, Stop> {
-        self.send(request)?;
-        self.answer(None)
-    }
-
-    fn send(&mut self, request: &Request) -> Result<(), Stop> {
-        let deadline = Deadline::after(self.options.transfer);
-        self.link.send(request, deadline).map_err(|e| died(None, e))
-    }
-
-    fn send_piece(&mut self, piece: &[u8]) -> Result<(), Stop> {
-        let deadline = Deadline::after(self.options.transfer);
-        self.link
-            .send_raw(piece, deadline)
-            .map_err(|e| died(None, e))
-    }
-
-    /// Waits for the answer, stage by stage. `expected`: kernels run from the start, for so long by an
-    /// estimate; a time-out is then a hang of the call named.
-    fn answer(&mut self, expected: Option<(u8, Duration)>) -> Result<Reply, Stop> {
-        let (mut launching, mut allowed) = match expected {
-            Some((call, estimate)) => (Some(call), self.options.launch + estimate),
-            None => (None, self.options.housekeeping),
-        };
-        loop {
-            match self.link.receive(Deadline::after(allowed)) {
-                Ok(Reply::Stage(Stage::Housekeeping | Stage::Downloading)) => {
-                    launching = None;
-                    allowed = self.options.housekeeping;
-                }
-                Ok(Reply::Stage(Stage::Launching { call, expected_ns })) => {
-                    launching = Some(call);
-                    allowed = self.options.launch + slack(expected_ns);
-                }
-                Ok(Reply::Refused { call, message }) => {
-                    return Err(Stop::Call(call, Stopped::Refused(message)));
-                }
-                Ok(Reply::Faulted {
-                    call,
-                    code,
-                    message,
-                }) => {
-                    let fault = diagnostic(&format!("cuda-{code}"), message, fault_help(code));
-                    return Err(Stop::Call(call, Stopped::Faulted(vec![fault])));
-                }
-                Ok(Reply::Failed { message }) => {
-                    return Err(Stop::Rig(format!("{message}{}", self.link.last_words())));
-                }
-                Ok(reply) => return Ok(reply),
-                Err(LinkError::TimedOut(after)) => {
-                    return Err(match launching {
-                        Some(call) => Stop::Call(call, Stopped::Hung(vec![hang(after)])),
-                        None => Stop::Rig(format!(
-                            "the worker did nothing for {} s{}",
-                            after.as_secs(),
-                            self.link.last_words()
-                        )),
-                    });
-                }
-                Err(e) => return Err(died(launching, e)),
-            }
-        }
+fn diagnostic(code: &str, message: String, help: Option<String>) -> Diagnostic {
+    Diagnostic {
+        severity: Severity::Error,
+        code: code.to_owned(),
+        message,
+        line: None,
+        other_line: None,
+        help,
     }
 }
 
-fn about(ready: &Ready) -> About {
+fn about(ready: &Ready, largest: Bytes) -> About {
     let mut checks = vec![
         "writes within 4 KiB outside of a buffer (guard zones)".to_owned(),
         "read-only buffers unchanged (hash on the device)".to_owned(),
@@ -593,84 +453,7 @@ fn about(ready: &Ready) -> About {
         ),
         checks,
         cannot_check,
-        largest: Bytes((ready.memory.0 as f64 * CACHE_SHARE) as u64),
+        largest,
         runs_timed_size: true,
     }
-}
-
-/// Ten times what is expected: clocks change, neighbours come.
-fn slack(expected_ns: f64) -> Duration {
-    let ns = expected_ns * 10.0;
-    if ns.is_finite() && ns > 0.0 {
-        Duration::from_nanos(ns.min(3600e9) as u64)
-    } else {
-        Duration::ZERO
-    }
-}
-
-fn died(launching: Option<u8>, error: LinkError) -> Stop {
-    match error {
-        LinkError::Ended { .. } => Stop::Died(launching, error),
-        LinkError::TimedOut(_) | LinkError::Broken { .. } => Stop::Rig(error.to_string()),
-    }
-}
-
-fn unexpected(asked: &str, reply: &Reply) -> Stop {
-    Stop::Rig(format!("the worker answers {asked} with {}", reply.name()))
-}
-
-/// What a verdict is remembered by: the machine code and how it is launched.
-fn identity(job: &Job<'_>) -> Digest {
-    // a plan is plain data: it always prints
-    let plan = format!("{:?}", job.plan);
-    Digest::of_parts([job.cubin.unwrap_or_default(), plan.as_bytes()])
-}
-
-fn diagnostic(code: &str, message: String, help: Option<String>) -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Error,
-        code: code.to_owned(),
-        message,
-        line: None,
-        other_line: None,
-        help,
-    }
-}
-
-fn hang(after: Duration) -> Diagnostic {
-    diagnostic(
-        "hung",
-        format!(
-            "the launches did not end within {:.1} s; the process was killed",
-            after.as_secs_f64()
-        ),
-        Some(
-            "look for a loop whose exit is never reached, a barrier that not all threads meet, or an \
-             mbarrier whose expected bytes or arrivals never come"
-                .to_owned(),
-        ),
-    )
-}
-
-fn fault_help(code: u32) -> Option<String> {
-    let help = match code {
-        700 => {
-            "an address outside every allocation: check index arithmetic, bounds and address spaces; \
-             the simulator (--device sim) names the line"
-        }
-        714 => "the call stack is broken: recursion or a wrong call",
-        715 => {
-            "an instruction the hardware refuses: often a wgmma or setmaxnreg reached by only part of \
-             its warpgroup"
-        }
-        716 => {
-            "an address that is not a multiple of the access size: vector accesses need 8 or 16 bytes, \
-             TMA destinations 128"
-        }
-        717 => "an instruction for one state space was given an address of another",
-        718 => "the program counter is wrong: an indirect branch or call with a bad target",
-        719 => "a trap or brkpt was reached, or the launch failed in hardware",
-        _ => return None,
-    };
-    Some(help.to_owned())
 }

@@ -9,8 +9,15 @@ use crate::device::{About, Device, Execution, Gpu, Job, RigError, Timing};
 /// Equal GPUs, each with its worker.
 pub struct CudaPool {
     devices: Vec<CudaDevice>,
-    free: Mutex<Vec<usize>>,
-    freed: Condvar,
+    rota: Mutex<Rota>,
+    changed: Condvar,
+}
+
+struct Rota {
+    /// GPUs that wait for work.
+    free: Vec<usize>,
+    /// GPUs that are not given up.
+    healthy: usize,
 }
 
 impl CudaPool {
@@ -47,9 +54,12 @@ impl CudaPool {
             )));
         }
         Ok(Self {
-            free: Mutex::new((0..devices.len()).rev().collect()),
+            rota: Mutex::new(Rota {
+                free: (0..devices.len()).rev().collect(),
+                healthy: devices.len(),
+            }),
             devices,
-            freed: Condvar::new(),
+            changed: Condvar::new(),
         })
     }
 
@@ -58,26 +68,33 @@ impl CudaPool {
         &self.devices
     }
 
-    fn with<T>(&self, run: impl FnOnce(&CudaDevice) -> T) -> T {
-        let mut free = self.lock();
-        let index = loop {
-            match free.pop() {
-                Some(index) => break index,
-                None => {
-                    free = self
-                        .freed
-                        .wait(free)
-                        .unwrap_or_else(PoisonError::into_inner)
-                }
+    /// Runs a job on a free GPU. One that turns out unhealthy is given up, and the job goes to another.
+    fn with<T>(&self, run: impl Fn(&CudaDevice) -> Result<T, RigError>) -> Result<T, RigError> {
+        loop {
+            let lease = self.lease();
+            let device = &self.devices[lease.index];
+            let done = run(device);
+            if done.is_ok() || !device.is_unhealthy() || !lease.give_up() {
+                return done;
             }
-        };
-        drop(free);
-        let lease = Lease { pool: self, index };
-        run(&self.devices[lease.index])
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<usize>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lease(&self) -> Lease<'_> {
+        let mut rota = self.lock();
+        loop {
+            if let Some(index) = rota.free.pop() {
+                return Lease { pool: self, index };
+            }
+            rota = self
+                .changed
+                .wait(rota)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Rota> {
+        self.rota.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -87,10 +104,24 @@ struct Lease<'a> {
     index: usize,
 }
 
+impl Lease<'_> {
+    /// Keeps the GPU out of the rota; `false`: it is the last one, and stays to say what is wrong.
+    fn give_up(self) -> bool {
+        let mut rota = self.pool.lock();
+        if rota.healthy == 1 {
+            return false;
+        }
+        rota.healthy -= 1;
+        drop(rota);
+        std::mem::forget(self);
+        true
+    }
+}
+
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        self.pool.lock().push(self.index);
-        self.pool.freed.notify_one();
+        self.pool.lock().free.push(self.index);
+        self.pool.changed.notify_one();
     }
 }
 
