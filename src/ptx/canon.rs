@@ -395,12 +395,15 @@ fn write_instruction(out: &mut String, instruction: &Instruction, rename: Rename
     let mut operands: Vec<String> = (instruction.operands.iter())
         .map(|operand| renamed(operand, rename).to_string())
         .collect();
-    if let Some((first, second)) = exchangeable(instruction)
-        && operands[first] > operands[second]
-    {
-        operands.swap(first, second);
-        for modifier in &mut modifiers {
-            if instruction.opcode == "setp" || instruction.opcode == "set" {
+    if let Some((first, second)) = exchangeable(instruction) {
+        let compares = matches!(instruction.opcode.as_str(), "setp" | "set");
+        // Of two equal operands the comparison that comes first in the alphabet stays.
+        let smaller =
+            |modifier: &&str| compares && mirrored(modifier).is_some_and(|m| m < *modifier);
+        let equal = operands[first] == operands[second];
+        if operands[first] > operands[second] || equal && modifiers.iter().any(smaller) {
+            operands.swap(first, second);
+            for modifier in modifiers.iter_mut().filter(|_| compares) {
                 *modifier = mirrored(modifier).unwrap_or(modifier);
             }
         }

@@ -23,8 +23,10 @@ pub(super) enum Kind {
     Rounding,
     /// `ftz`, `sat`, `approx`, `full`, …
     Precision,
-    /// `m16n8k16`, `row`, `col`, `x4`, `trans`.
+    /// `m16n8k16`, `x4`, `trans`.
     Shape,
+    /// `row`, `col`.
+    Layout,
     /// `v2`, `v4`, `v8`.
     Vector,
     /// `f32`, `b64`, `bf16x2`, `e4m3`, …
@@ -45,7 +47,8 @@ pub(super) fn kind(modifier: &str) -> Kind {
         _ if modifier.starts_with("L1::") || modifier.starts_with("L2::") => Kind::Cache,
         "rn" | "rz" | "rm" | "rp" | "rna" | "rs" | "rni" | "rzi" | "rmi" | "rpi" => Kind::Rounding,
         "ftz" | "noftz" | "sat" | "satfinite" | "relu" | "approx" | "full" => Kind::Precision,
-        "row" | "col" | "trans" => Kind::Shape,
+        "row" | "col" => Kind::Layout,
+        "trans" => Kind::Shape,
         "v2" | "v4" | "v8" => Kind::Vector,
         "pred" => Kind::Type,
         _ if is_type(modifier) => Kind::Type,
@@ -60,7 +63,7 @@ pub(super) fn sorted(instruction: &Instruction) -> Vec<&str> {
         Kind::Convergence | Kind::Precision => true,
         Kind::Cache => instruction.opcode != "createpolicy",
         Kind::Operation | Kind::Ordering | Kind::Scope | Kind::Space | Kind::Rounding => false,
-        Kind::Shape | Kind::Vector | Kind::Type => false,
+        Kind::Shape | Kind::Layout | Kind::Vector | Kind::Type => false,
     };
     let mut modifiers: Vec<&str> = instruction.modifiers.iter().map(String::as_str).collect();
     modifiers.sort_by_key(|modifier| {

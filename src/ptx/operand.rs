@@ -3,7 +3,7 @@
 
 use super::ir::{Address, Immediate, Operand, Span};
 use super::lex::{Kind, Token};
-use super::parse::{MAX_DEPTH, ParseError, Parser};
+use super::parse::{MAX_DEPTH, ParseError, Parser, Statements};
 
 /// One operand; stops before the `,`, `;` or closing bracket after it.
 pub(super) fn parse(p: &mut Parser<'_>, depth: u32) -> Result<Operand, ParseError> {
@@ -265,7 +265,7 @@ fn verbatim(p: &mut Parser<'_>) -> Result<Operand, ParseError> {
     while let Some(t) = p.peek() {
         match t.kind {
             Kind::Punct(b',' | b';' | b')' | b']' | b'}') => break,
-            Kind::Punct(b'(' | b'[' | b'{') => p.skip_group()?,
+            Kind::Punct(b'(' | b'[' | b'{') => p.skip_group(Statements::Refused)?,
             // An instruction that lacks its `;` must not swallow the next line.
             _ if t.first_on_line && p.next > begin => break,
             Kind::Ident | Kind::Dotted | Kind::Number | Kind::String | Kind::Punct(_) => {

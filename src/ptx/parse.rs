@@ -473,7 +473,7 @@ impl<'a> Parser<'a> {
                 ".v2" | ".v4" | ".v8" => variable.vector = Some(word.as_bytes()[2] - b'0'),
                 ".attribute" => {
                     let from = self.peek().map_or(0, |t| t.span.start);
-                    self.skip_group()?;
+                    self.skip_group(Statements::Refused)?;
                     let group = &self.text[self.span_from(from).range()];
                     variable.attributes.push(format!("{word}{group}"));
                 }
@@ -487,6 +487,12 @@ impl<'a> Parser<'a> {
                 .is_none_or(|t| t.first_on_line && t.kind != Kind::Ident || t.is(b'}'))
         {
             return self.missing_semicolon("declaration", first);
+        }
+        if declaration == Declaration::Parameter
+            && (variable.ty.is_empty() || self.peek_str(Kind::Ident).is_none())
+        {
+            let what = "this parameter is not understood; write `.param .TYPE NAME`";
+            return self.error(self.span_from(first.span.start), what);
         }
         if variable.ty.is_empty() || self.peek_str(Kind::Ident).is_none() {
             self.next = begin;
@@ -566,7 +572,7 @@ impl<'a> Parser<'a> {
             while let Some(t) = self.peek() {
                 match t.kind {
                     Kind::Punct(b',' | b';' | b'}' | b')') => break,
-                    Kind::Punct(b'{' | b'(' | b'[') => self.skip_group()?,
+                    Kind::Punct(b'{' | b'(' | b'[') => self.skip_group(Statements::Refused)?,
                     Kind::Ident | Kind::Dotted | Kind::Number | Kind::String | Kind::Punct(_) => {
                         self.next += 1;
                     }
@@ -586,7 +592,7 @@ impl<'a> Parser<'a> {
                 self.next += 1;
                 self.next += usize::from(self.peek().is_some_and(|t| !t.is(b'{')));
                 if self.peek_is(b'{') {
-                    self.skip_group()?;
+                    self.skip_group(Statements::Allowed)?;
                 }
                 Ok(self.directive_from(self.tokens[first]))
             }
@@ -635,7 +641,7 @@ impl<'a> Parser<'a> {
                 }
                 Kind::Punct(b'}') if ends == Ends::LineOrSemicolon => break,
                 Kind::Punct(b'}') => return self.missing_semicolon("statement", first),
-                Kind::Punct(b'{' | b'(' | b'[') => self.skip_group()?,
+                Kind::Punct(b'{' | b'(' | b'[') => self.skip_group(Statements::Allowed)?,
                 Kind::Ident | Kind::Dotted | Kind::Number | Kind::String | Kind::Punct(_) => {
                     self.next += 1;
                 }
@@ -648,10 +654,11 @@ impl<'a> Parser<'a> {
     }
 
     /// Past a balanced `( … )`, `[ … ]` or `{ … }` that opens here; past nothing where none does.
-    pub(super) fn skip_group(&mut self) -> Result<()> {
+    pub(super) fn skip_group(&mut self, statements: Statements) -> Result<()> {
         let mut open: Vec<Token> = Vec::new();
         while let Some(t) = self.peek() {
             match t.kind {
+                Kind::Punct(b';') if statements == Statements::Refused => break,
                 Kind::Punct(b'(' | b'[' | b'{') => open.push(t),
                 Kind::Punct(close @ (b')' | b']' | b'}')) => {
                     let Some(last) = open.pop() else {
@@ -703,6 +710,13 @@ impl<'a> Parser<'a> {
             span,
         }
     }
+}
+
+/// Whether a bracketed group may hold `;`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Statements {
+    Allowed,
+    Refused,
 }
 
 /// Where a declaration stands: that decides how it ends.

@@ -1,0 +1,76 @@
+//! What a task denies is found with its line; what outlives a launch is listed.
+
+use warptree::ptx::{forbidden, module_state, parse};
+
+const TEXT: &str = "\
+.version 8.0
+.target sm_90a
+.global .align 4 .u32 counter;
+.global .align 4 .f32 memo[64] = {1.0, 2.0};
+.global .align 4 .f32 table[4] = {1.0, 2.0, 3.0, 4.0};
+.const .align 4 .f32 weights[4];
+.global .align 8 .b64 unused;
+.global .align 8 .u64 pointer = generic(stolen);
+.global .align 4 .u32 stolen;
+.visible .entry k(.param .u64 x)
+{
+\t.reg .b32 %r<4>; .reg .b64 %a<8>; .reg .f32 %f<4>; .reg .pred %p<4>;
+\tatom.global.add.u32 %r1, [counter], 1;
+\tmov.u64 %a1, memo;
+\tcvta.global.u64 %a2, %a1;
+\tadd.s64 %a3, %a2, 16;
+\tst.f32 [%a3], %f1;
+\tmov.u64 %a4, table;
+\tadd.s64 %a5, %a4, 4;
+\tld.global.f32 %f1, [%a5];
+\tld.const.f32 %f2, weights[1];
+\twgmma.fence.sync.aligned;
+\tld.nc.global.f32 %f3, [%a4];
+\t{ mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f1}, {%r1}, {%r2}, {%f1}; }
+\tret;
+}
+";
+
+#[test]
+fn writable_globals_and_tables_are_told_apart() {
+    let state = module_state(&parse(TEXT).expect("parses"));
+    let named = |list: &[warptree::ptx::ModuleVariable]| -> Vec<(String, u32)> {
+        list.iter().map(|v| (v.name.clone(), v.line)).collect()
+    };
+    let expected = [("counter", 3), ("memo", 4), ("stolen", 9)];
+    assert_eq!(
+        named(&state.writable),
+        expected.map(|(n, l)| (n.to_owned(), l))
+    );
+    let expected = [("table", 5), ("weights", 6), ("pointer", 8)];
+    assert_eq!(
+        named(&state.tables),
+        expected.map(|(n, l)| (n.to_owned(), l))
+    );
+    assert_eq!(state.writable[1].uses, [14, 15, 16, 17]);
+}
+
+#[test]
+fn denied_instructions_are_found_in_any_spelling() {
+    let module = parse(TEXT).expect("parses");
+    let lines = |allow: &[&str], deny: &[&str]| -> Vec<u32> {
+        let owned = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+        forbidden(&module, &owned(allow), &owned(deny), "the task is about …")
+            .iter()
+            .filter_map(|d| d.line)
+            .collect()
+    };
+    assert!(lines(&[], &[]).is_empty());
+    assert_eq!(lines(&[], &["wgmma", "mma"]), [22, 24]);
+    assert_eq!(lines(&[], &["ld.global.nc"]), [23]);
+    assert!(lines(&[], &["ld.glob", "wg"]).is_empty());
+    let plain = ["atom", "mov", "cvta", "add", "st", "ld", "ret"];
+    assert_eq!(lines(&plain, &[]), [22, 24]);
+    assert_eq!(lines(&plain, &["atom"]), [13, 22, 24]);
+    let found = forbidden(&module, &[], &["wgmma".to_owned()], "no tensor cores");
+    assert_eq!(
+        found[0].message,
+        "`wgmma.fence.sync.aligned` is not allowed: the task denies `wgmma`"
+    );
+    assert_eq!(found[0].help.as_deref(), Some("no tensor cores"));
+}
