@@ -2,6 +2,7 @@
 //! others measured or counted; it voids a score with a sentence, passes, or says that it could not be done.
 
 use crate::device::Gpu;
+use crate::ptx::{ModuleState, ModuleVariable};
 use crate::source::DType;
 use crate::task::{MathMode, Role, Task, Work};
 use crate::units::{Flops, Nanos};
@@ -276,6 +277,31 @@ pub fn distribution(by_case: &[(&str, &[(String, Flops)])], at: &str) -> Finding
     }
 }
 
+/// A module variable that a kernel writes could carry results from one call to the next. Scratch memory is
+/// declared as a workspace instead. Tables that nothing writes are fine: the inputs are secret.
+pub fn module_state(state: &ModuleState, source_line: &dyn Fn(u32) -> Option<u32>) -> Finding {
+    let told = |variable: &ModuleVariable| match source_line(variable.line) {
+        Some(line) => format!("`{}` (line {line})", variable.name),
+        None => format!("`{}`", variable.name),
+    };
+    if state.writable.is_empty() {
+        let tables: Vec<String> = state.tables.iter().map(told).collect();
+        return Finding::Passed(if tables.is_empty() {
+            "no state between calls: the module has no variables of its own".to_owned()
+        } else {
+            format!(
+                "no state between calls: nothing writes {}",
+                tables.join(", ")
+            )
+        });
+    }
+    let writable: Vec<String> = state.writable.iter().map(told).collect();
+    Finding::Void(format!(
+        "it can keep results between calls in {}: declare scratch memory as `//@ workspace` instead",
+        writable.join(", ")
+    ))
+}
+
 /// An instruction that must carry the work, and how often it must run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
@@ -495,6 +521,24 @@ mod tests {
             "m=64"
         )));
         assert!(matches!(distribution(&[], ""), Finding::NotChecked(_)));
+    }
+
+    #[test]
+    fn a_module_variable_that_is_written_is_void_a_table_is_not() {
+        let judge = |body: &str| {
+            let text = format!(
+                ".version 8.0\n.target sm_90a\n.address_size 64\n.global .u32 seen;\n.const .u32 table[2] = {{1, 2}};\n\
+                 .visible .entry k()\n{{\n  .reg .b32 %r<2>;\n  {body}\n  ret;\n}}\n"
+            );
+            let module = crate::ptx::parse(&text).expect("parses");
+            module_state(&crate::ptx::module_state(&module), &|line| Some(line + 10))
+        };
+        let kept = judge("mov.u32 %r1, 1; st.global.u32 [seen], %r1;");
+        assert!(
+            matches!(&kept, Finding::Void(text) if text.contains("`seen` (line 14)")),
+            "{kept:?}"
+        );
+        assert!(!void(&judge("ld.const.u32 %r1, [table];")));
     }
 
     fn counts(list: &[(&str, u64)]) -> Vec<(String, u64)> {

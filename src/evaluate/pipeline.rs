@@ -12,14 +12,14 @@ use super::verify::{self, Counts, Subject, Verified, Verifier};
 use super::{Evaluation, Evaluator, Kernel, limits};
 use crate::device::{Buffer, Contents, Device, Gpu, Job, RigError, Timed, Timing};
 use crate::expr::{Expr, Value};
-use crate::ptx::ParseError;
 use crate::ptx::ir::Module;
+use crate::ptx::{self, ParseError};
 use crate::source::{Candidate, LaunchPlan, Point, Source, SourceError};
 use crate::task::{Poison, Problem, Purpose, Role, Task};
 use crate::units::{Digest, Nanos};
 use crate::verdict::{
     Audit, Denominator, Diagnosis, Diagnostic, Evidence, InstructionScore, Measurement, Score,
-    Severity, Speedup, TargetShare, Time, Verdict, spilled,
+    Severity, Speedup, TargetShare, Verdict, spilled,
 };
 
 /// Raised whenever the same candidate could get another verdict: part of every cache key.
@@ -179,7 +179,19 @@ impl Pipeline {
                 )]));
             }
         };
-        let warnings = Vec::new();
+        let policy = &self.settings.task.policy;
+        let forbidden = ptx::forbidden(&module, &policy.allow, &policy.deny, &policy.reason);
+        if !forbidden.is_empty() {
+            return Err(Box::new(Verdict::Forbidden {
+                diagnostics: mapped(forbidden, source_line),
+            }));
+        }
+        let (errors, warnings): (Vec<_>, Vec<_>) = mapped(ptx::check(&module), source_line)
+            .into_iter()
+            .partition(|lint| lint.severity == Severity::Error);
+        if !errors.is_empty() {
+            return Err(unrenderable(errors));
+        }
         let plans = self
             .sizes
             .iter()
@@ -260,6 +272,8 @@ impl Pipeline {
         let time = timed.time.nanos();
         let (share, targets) = self.target_instructions(&verified.counts, &timed)?;
         let mut audited = self.audit(&verified, &timed);
+        let state = ptx::module_state(&front.module);
+        audited.add(audit::module_state(&state, source_line));
         audited.add(targets);
         let tool = self.settings.assembler.tool();
         let mut checked = vec![
@@ -278,12 +292,6 @@ impl Pipeline {
         let mut not_checked = verified.not_checked;
         not_checked.extend(about.cannot_check.iter().cloned());
         not_checked.extend(audited.not_checked);
-        match &timed.time {
-            Time::Estimated { gpu, .. } => {
-                not_checked.push(format!("time: estimated for the {gpu}, not measured"));
-            }
-            Time::Measured { .. } | Time::Recorded { .. } => {}
-        }
         if !about.runs_timed_size {
             not_checked.push(format!("outputs at the timed size, {}", self.timed.size));
         }

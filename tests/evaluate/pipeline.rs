@@ -292,7 +292,6 @@ fn an_honest_device_is_measured_and_says_what_was_checked() {
     let not_checked = measurement.not_checked.join("\n");
     for part in [
         "frontier: not measured",
-        "estimated",
         "timed size",
         "everything else",
         "not counted",
