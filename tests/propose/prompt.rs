@@ -2,10 +2,13 @@
 
 use std::sync::{Arc, Mutex};
 
-use warptree::llm::{Chat, ChatError, ChatReply, ChatRequest, Finish, Speaker, Usage};
+use warptree::llm::{
+    Chat, ChatError, ChatReply, ChatRequest, Finish, OpenOptions, Speaker, Usage, open,
+};
 use warptree::propose::{AskOptions, ModelProposer, ProposalRequest, ProposeError, Proposer};
 use warptree::verdict::{Diagnostic, Severity, Verdict};
 
+use crate::client::options;
 use crate::gpu::h200;
 use crate::replies::{best, parent, reduce_sum};
 
@@ -173,6 +176,60 @@ fn a_reply_that_cannot_be_used_is_told_back_once() {
         Err(ProposeError::Unusable(message)) => assert!(message.contains("no idea"), "{message}"),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_recorded_conversation_replays_to_the_same_proposals_in_any_order() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = folder.path().join("toy.toml");
+    let text = r#"
+        [[reply]]
+        text = """```json\n{"settings": [{"ITEMS": 2}]}\n```"""
+        [[reply]]
+        text = "no idea"
+        [[reply]]
+        text = """```edit\n<<<<<<< SEARCH\n    ret;\n=======\n    exit;\n>>>>>>> REPLACE\n```"""
+        [[reply]]
+        contains = ["lines 44 and 61"]
+        text = """```json\n{"settings": [{"ITEMS": 1}]}\n```"""
+    "#;
+    std::fs::write(&script, text).expect("written");
+    let record = OpenOptions {
+        record: Some(folder.path().join("log.jsonl")),
+        ..options()
+    };
+    let live = open(&format!("script:{}", script.display()), None, &record).expect("opens");
+    let replay = || {
+        let log = folder.path().join("log.jsonl");
+        open(&format!("replay:{}", log.display()), None, &options()).expect("opens")
+    };
+    let (task, source) = (reduce_sum(), parent());
+    let run = |chat: Box<dyn Chat>, attempts: &[u32]| -> Vec<String> {
+        let proposer = ModelProposer::new(Arc::from(chat), h200(), AskOptions::default())
+            .expect("good templates");
+        let mut told: Vec<(u32, String)> = attempts
+            .iter()
+            .map(|&attempt| {
+                let result = proposer.propose(&ProposalRequest {
+                    task: &task,
+                    source: &source,
+                    setting: Some(best()),
+                    feedback: None,
+                    history: &[],
+                    attempt,
+                });
+                (attempt, format!("{result:?}"))
+            })
+            .collect();
+        told.sort();
+        told.into_iter().map(|(_, told)| told).collect()
+    };
+    let first = run(live, &[0, 1, 2, 3]);
+    assert!(first[0].contains("Int(2)"), "{}", first[0]);
+    assert!(first[1].contains("Unusable"), "{}", first[1]);
+    assert!(first[2].contains("Int(1)"), "corrected: {}", first[2]);
+    assert_eq!(run(replay(), &[0, 1, 2, 3]), first);
+    assert_eq!(run(replay(), &[3, 2, 1, 0]), first);
 }
 
 #[test]

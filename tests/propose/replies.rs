@@ -183,18 +183,87 @@ fn fault(case: &Case, parent: &Source, got: Result<Vec<Proposal>, ProposeError>)
     }
 }
 
+fn markdown_files() -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder())
+        .expect("is there")
+        .map(|entry| entry.expect("readable").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .collect();
+    files.sort();
+    files
+}
+
+/// Whatever comes in, what comes out is a message or a source that reads, with settings it can render.
+fn holds(text: String, parent: &Arc<Source>, task: &Task) {
+    let case = Case {
+        about: String::new(),
+        finish: None,
+        rest: None,
+        outcome: Outcome::Unusable(Vec::new()),
+    };
+    match propose(text, &case, parent, task) {
+        Ok(proposals) => {
+            for proposal in proposals {
+                let child = Source::parse(&proposal.text).expect("the child is a source");
+                for setting in &proposal.settings {
+                    let point = child
+                        .space()
+                        .point(setting)
+                        .expect("a setting of the child");
+                    assert!(child.space().is_valid(&point));
+                }
+                assert!(!proposal.label.contains(['\n', '\u{1b}']));
+            }
+        }
+        Err(ProposeError::Unusable(message)) => assert!(!message.is_empty()),
+        Err(ProposeError::Unavailable(message)) => {
+            panic!("a reply does not end the service: {message}")
+        }
+    }
+}
+
+#[test]
+fn a_reply_cut_anywhere_is_no_accident() {
+    let (parent, task) = (parent(), reduce_sum());
+    for path in markdown_files() {
+        let text = std::fs::read_to_string(&path).expect("readable");
+        // Lines are where forms change; within one, every place is like another.
+        let mut ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at + 1).collect();
+        ends.extend(text.char_indices().map(|(at, _)| at).step_by(61));
+        for end in ends {
+            holds(text[..end].to_owned(), &parent, &task);
+        }
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn garbage_is_never_more_than_a_message(
+        seed in proptest::collection::vec((0_usize..100_000, 0_usize..100_000, "\\PC{0,12}"), 1..6),
+    ) {
+        let (parent, task) = (parent(), reduce_sum());
+        let files = markdown_files();
+        let mut text = String::new();
+        for (file, line, noise) in seed {
+            let part = std::fs::read_to_string(&files[file % files.len()]).expect("readable");
+            let lines: Vec<&str> = part.lines().collect();
+            let from = line % lines.len().max(1);
+            text.push_str(&lines[from..].join("\n"));
+            text.push_str(&noise);
+            text.push('\n');
+        }
+        holds(text, &parent, &task);
+    }
+}
+
 #[test]
 fn every_reply_comes_to_what_stands_beside_it() {
     let (parent, task) = (parent(), reduce_sum());
     let mut faults = Vec::new();
     let mut count = 0;
-    let mut names: Vec<PathBuf> = std::fs::read_dir(folder())
-        .expect("is there")
-        .map(|entry| entry.expect("readable").path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
-        .collect();
-    names.sort();
-    for path in names {
+    for path in markdown_files() {
         let text = std::fs::read_to_string(&path).expect("readable");
         let expected =
             std::fs::read_to_string(path.with_extension("json")).expect("an expectation beside it");
