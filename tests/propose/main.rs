@@ -6,4 +6,5 @@ mod prompt;
 mod recording;
 mod replies;
 mod rewrites;
+mod scripted;
 mod server;
