@@ -181,3 +181,17 @@ fn attempts_walk_the_rewrites_and_end() {
     let both = all(&again[0].text, None, None);
     assert!(both.is_empty());
 }
+
+#[test]
+fn spaces_that_have_thought_of_both_are_left_alone() {
+    let task = reduce_sum();
+    assert!(!task.spaces.is_empty());
+    for space in &task.spaces {
+        assert!(all(&space.text, None, None).is_empty(), "{}", space.name);
+    }
+    let seed: Vec<String> = all(&task.seed, None, None)
+        .into_iter()
+        .map(|p| p.label)
+        .collect();
+    assert_eq!(seed, LABELS.map(|(_, label)| label));
+}

@@ -6,10 +6,12 @@ use serde_json::Value;
 
 use super::reply::{Change, Unusable, Wish, one_line};
 use crate::propose::{Proposal, ProposalRequest, sample_names};
-use crate::ptx::edit;
+use crate::ptx::edit::{self, EditError};
 use crate::ptx::ir::{Function, FunctionKind, Item, Module};
+use crate::ptx::{self, Sanitised};
 use crate::source::{Argument, KnobValue, LaunchPlan, Setting, Source, SourceError, SpaceError};
 use crate::task::{Role, Task};
+use crate::units::SmArch;
 
 /// Settings that are tried first, at most.
 const SETTINGS: usize = 8;
@@ -18,12 +20,16 @@ const TOLD: usize = 1500;
 /// Bytes of rationale that are kept.
 const RATIONALE: usize = 6000;
 
-/// Applies a wish to the request's source.
-pub(super) fn apply(wish: Wish, request: &ProposalRequest<'_>) -> Result<Proposal, Unusable> {
+/// Applies a wish to the request's source. `arch` is the GPU's: what a missing `.target` becomes.
+pub(super) fn apply(
+    wish: Wish,
+    request: &ProposalRequest<'_>,
+    arch: SmArch,
+) -> Result<Proposal, Unusable> {
     let parent = request.source;
     let (text, fixes) = match &wish.change {
         None => (parent.text.to_string(), Vec::new()),
-        Some(change) => changed(change, &parent.text)?,
+        Some(change) => changed(change, &parent.text, arch)?,
     };
     let child = if text == *parent.text {
         None
@@ -61,14 +67,20 @@ pub(super) fn apply(wish: Wish, request: &ProposalRequest<'_>) -> Result<Proposa
     })
 }
 
-fn changed(change: &Change, parent: &str) -> Result<(String, Vec<String>), Unusable> {
-    let inapplicable = |error: edit::EditError| Unusable::Inapplicable(error.to_string());
+/// The changed text, what is safe to mend in it mended; and what that was.
+fn changed(change: &Change, parent: &str, arch: SmArch) -> Result<(String, Vec<String>), Unusable> {
+    let inapplicable = |error: EditError| Unusable::Inapplicable(error.to_string());
     let text = match change {
         Change::Hunks(hunks) => edit::apply_hunks(parent, hunks).map_err(inapplicable)?,
         Change::Diff(diff) => edit::apply_diff(parent, diff).map_err(inapplicable)?,
         Change::Whole(text) => text.clone(),
     };
-    Ok((text, Vec::new()))
+    let Sanitised { text, fixes } = ptx::sanitise(&text, arch);
+    let fixes = fixes
+        .into_iter()
+        .map(|fix| format!("line {}: {}", fix.line, fix.what))
+        .collect();
+    Ok((text, fixes))
 }
 
 /// Reads a child and checks it against what the task and its own launches say.

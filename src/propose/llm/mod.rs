@@ -151,8 +151,8 @@ impl Proposer for ModelProposer {
         let mut corrections = self.options.corrections;
         loop {
             self.finish(&mut conversation, request.attempt)?;
-            let result =
-                reply::read(&conversation.reply).and_then(|wish| apply::apply(wish, request));
+            let result = reply::read(&conversation.reply)
+                .and_then(|wish| apply::apply(wish, request, self.gpu.arch));
             let why = match result {
                 Ok(proposal) => return Ok(vec![proposal]),
                 Err(why) => why,

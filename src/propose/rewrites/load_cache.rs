@@ -1,6 +1,7 @@
 //! Leaves the cache operator of plain global loads open: through the read-only path (`.nc`), past L1, or
 //! without a line in it. Only loads of the task's inputs take part: their base comes from a parameter that
-//! every launch of the kernel binds to an input, and no kernel stores to it.
+//! every launch of the kernel binds to an input, and no kernel stores to it. A source that gives some such
+//! load an operator, or a knob for one, is left alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,7 +75,8 @@ fn open_lines(source: &Source, task: &Task) -> Option<BTreeSet<u32>> {
     Some(&open - &closed)
 }
 
-/// Sorts the lines of one rendering's global loads. `None` where it cannot be known what is written.
+/// Sorts the lines of one rendering's global loads. `None` where it cannot be known what is written, or
+/// where a load of an input has an operator.
 fn classify(
     candidate: &Candidate,
     module: &Module,
@@ -107,11 +109,12 @@ fn classify(
                 let param = task.param(&base);
                 param.is_some_and(|param| param.role == Role::Input) && !written.contains(&base)
             });
-            if is_input && is_plain(load) {
-                open.insert(source_line);
-            } else {
-                closed.insert(source_line);
-            }
+            match (is_input, is_plain(load)) {
+                (true, true) => open.insert(source_line),
+                // Whoever wrote it has thought of operators: what is plain here is plain on purpose.
+                (true, false) => return None,
+                (false, _) => closed.insert(source_line),
+            };
         }
     }
     Some(())
