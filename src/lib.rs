@@ -9,6 +9,7 @@ pub mod llm;
 pub mod propose;
 pub mod ptx;
 pub mod search;
+pub mod sim;
 pub mod source;
 pub mod task;
 pub mod toolchain;

@@ -2,6 +2,11 @@
 //! It knows launches and buffers; it never sees expected outputs, tolerances, trees or rewards.
 
 pub mod cuda;
+mod gpus;
+mod sim;
+
+pub use gpus::UnknownGpu;
+pub use sim::SimDevice;
 
 use std::sync::Arc;
 

@@ -1,0 +1,390 @@
+//! The simulator as a device: a job's plan and buffers to launches on simulated memory, findings to
+//! diagnostics, counts to an *estimated* time. It makes no measurement and knows no task.
+
+use std::collections::BTreeMap;
+
+use crate::sim::cost::{Constants, Estimate, Limits, Work, estimate, fp64_lanes, resident};
+use crate::sim::{self, Counts, Finding, Initial, Memory, Options, Outcome, Program, Stop};
+use crate::sim::{cost, diagnosis};
+use crate::source::{Argument, Launch};
+use crate::units::{Bytes, Flops, Nanos};
+use crate::verdict::{Diagnostic, Severity, Time};
+
+use super::{About, Contents, Device, Ended, Execution, Gpu, Job, RigError, Timed, Timing};
+
+/// Version of interpreter and cost model: part of verdict cache keys, raised when an answer changes.
+const COST_MODEL: &str = "1";
+/// Jobs up to here are executed in full.
+const LARGEST_JOB: Bytes = Bytes(256 << 20);
+/// Unwritten bytes of workspaces: a NaN in every float format.
+const POISON: u8 = 0xff;
+/// Least instruction budget of a launch that is checked, in warp instructions.
+const LEAST_BUDGET: u64 = 50_000_000;
+/// Budget of each warp of the grid beyond it.
+const WARP_BUDGET: u64 = 20_000;
+/// Budget of the blocks that are sampled to estimate a time.
+const TIMING_BUDGET: u64 = 400_000_000;
+/// Blocks that stand for a grid.
+const SAMPLED_BLOCKS: u64 = 4;
+/// First-level cache of an SM beyond its largest shared memory, bytes.
+const CACHE_BEYOND_SHARED: u64 = 28 * 1024;
+
+/// A GPU stood for by the simulator.
+#[derive(Clone, Debug)]
+pub struct SimDevice {
+    gpu: Gpu,
+    about: About,
+    constants: Constants,
+}
+
+impl SimDevice {
+    /// The simulator, standing for `gpu`.
+    pub fn new(gpu: Gpu) -> Self {
+        let about = About {
+            identity: format!("simulator {COST_MODEL}, {}", gpu.name),
+            checks: [
+                "addresses in bounds and aligned",
+                "inputs not written",
+                "no read of unwritten memory",
+                "shared-memory races between warps",
+                "barriers reached by whole warps",
+                "blocks do not overwrite each other's result",
+            ]
+            .map(String::from)
+            .into(),
+            cannot_check: [
+                "the time: estimated, not measured",
+                "order between blocks through flags in global memory",
+                "races between lanes of one warp",
+            ]
+            .map(String::from)
+            .into(),
+            largest: LARGEST_JOB,
+            runs_timed_size: false,
+        };
+        Self { gpu, about, constants: Constants::default() }
+    }
+
+    fn limits(&self) -> Limits {
+        let gpu = &self.gpu;
+        Limits {
+            sm_count: f64::from(gpu.sm_count),
+            clock: gpu.sm_clock_mhz * 1e6,
+            bandwidth: gpu.memory_bandwidth,
+            l2: gpu.l2.0 as f64,
+            shared_per_sm: gpu.smem_per_sm.0 as u32,
+            registers_per_sm: gpu.registers_per_sm,
+            threads_per_sm: gpu.threads_per_sm,
+            blocks_per_sm: gpu.blocks_per_sm,
+            fp32_lanes: f64::from(gpu.fp32_fma_per_cycle),
+            fp64_lanes: fp64_lanes(gpu.arch.number),
+        }
+    }
+
+    fn prepare(&self, job: &Job<'_>) -> Result<Prepared, Refusal> {
+        let mut programs = BTreeMap::new();
+        for launch in &job.plan.launches {
+            if !programs.contains_key(&launch.entry) {
+                let program = sim::decode(job.module, &launch.entry).map_err(Refusal::Unsupported)?;
+                programs.insert(launch.entry.clone(), program);
+            }
+        }
+        let Some(first) = programs.values().next() else {
+            return Err(Refusal::DoesNotFit("the plan launches nothing".into()));
+        };
+        let mut memory = sim::memory(first);
+        let mut addresses = BTreeMap::new();
+        for buffer in job.buffers {
+            let initial = match &buffer.contents {
+                Contents::Bytes(bytes) => Initial::Bytes(bytes.clone()),
+                Contents::Fill(byte) => Initial::Poison(*byte),
+                Contents::Generated(generator) => Initial::Generated(generator.clone()),
+            };
+            let address = memory.add(&buffer.name, buffer.bytes.0, buffer.writable, initial);
+            addresses.insert(buffer.name.clone(), address);
+        }
+        let mut workspaces = BTreeMap::new();
+        for workspace in &job.plan.workspaces {
+            let initial = if workspace.zero { Initial::Zero } else { Initial::Poison(POISON) };
+            let name = format!("workspace {}", workspace.name);
+            workspaces.insert(workspace.name.clone(), memory.add(name, workspace.bytes.0, true, initial));
+        }
+        let mut launches = Vec::new();
+        for launch in &job.plan.launches {
+            let program = &programs[&launch.entry];
+            let registers = job.registers.iter().find(|(name, _)| *name == launch.entry).map(|(_, n)| *n);
+            let prepared = sim::Launch {
+                grid: launch.grid,
+                block: launch.block,
+                dynamic_shared: launch.smem.0 as u32,
+                params: parameters(launch, program, &addresses, &workspaces)?,
+            };
+            self.fits(program, launch, &prepared, registers)?;
+            launches.push((launch.entry.clone(), prepared, registers));
+        }
+        Ok(Prepared { programs, memory, addresses, launches })
+    }
+
+    /// Whether the launch fits the GPU and the kernel's own bounds.
+    fn fits(&self, program: &Program, launch: &Launch, prepared: &sim::Launch, registers: Option<u32>) -> Result<(), Refusal> {
+        let refuse = |message: String| Err(Refusal::DoesNotFit(format!("{}: {message}", launch.entry)));
+        let threads: u64 = launch.block.iter().map(|&n| u64::from(n)).product();
+        if threads == 0 || launch.grid.contains(&0) {
+            return refuse(format!("grid {:?} of blocks {:?} has no threads", launch.grid, launch.block));
+        }
+        if threads > 1024 || launch.block[2] > 64 {
+            return refuse(format!("a block of {:?} is {threads} threads; at most 1024, 64 in z", launch.block));
+        }
+        if launch.grid[0] > i32::MAX as u32 || launch.grid[1] > 65_535 || launch.grid[2] > 65_535 {
+            return refuse(format!("a grid of {:?} blocks; at most 2147483647 × 65535 × 65535", launch.grid));
+        }
+        if launch.cluster != [1; 3] {
+            return refuse("the simulator does not run clusters; needs a GPU".into());
+        }
+        if let Some(most) = program.max_threads().filter(|&most| threads > u64::from(most)) {
+            return refuse(format!("{threads} threads, but the kernel declares .maxntid {most}"));
+        }
+        if let Some(wanted) = program.required_threads().filter(|&wanted| wanted != launch.block) {
+            return refuse(format!("blocks of {:?}, but the kernel declares .reqntid {wanted:?}", launch.block));
+        }
+        let shared = u64::from(program.static_shared()) + launch.smem.0;
+        if shared > self.gpu.smem_per_block.0 {
+            return refuse(format!(
+                "{shared} bytes of shared memory a block; {} has {}",
+                self.gpu.name, self.gpu.smem_per_block.0
+            ));
+        }
+        let resident = resident(&self.limits(), program, prepared, registers);
+        if resident.blocks == 0 {
+            return refuse(format!("no block fits an SM: too many {} ({threads} threads)", resident.limiter));
+        }
+        Ok(())
+    }
+
+    fn options(&self, program: &Program, launch: &sim::Launch, registers: Option<u32>) -> Options {
+        let resident = resident(&self.limits(), program, launch, registers);
+        let threads: u64 = launch.block.iter().map(|&n| u64::from(n)).product();
+        let blocks: u64 = launch.grid.iter().map(|&n| u64::from(n)).product();
+        Options {
+            checks: true,
+            budget: (blocks * threads.div_ceil(32)).saturating_mul(WARP_BUDGET).max(LEAST_BUDGET),
+            sm_count: self.gpu.sm_count,
+            resident_blocks: resident.blocks.saturating_mul(self.gpu.sm_count),
+            blocks: None,
+            cache_bytes: None,
+        }
+    }
+
+    /// Options to run a few blocks that stand for the grid.
+    fn sampling(&self, program: &Program, launch: &sim::Launch, registers: Option<u32>) -> Options {
+        let full = self.options(program, launch, registers);
+        let resident = resident(&self.limits(), program, launch, registers).blocks.max(1);
+        let blocks: u64 = launch.grid.iter().map(|&n| u64::from(n)).product();
+        let shared = u64::from(program.static_shared() + launch.dynamic_shared) * u64::from(resident);
+        let cache = (self.gpu.smem_per_sm.0 + CACHE_BEYOND_SHARED).saturating_sub(shared) / u64::from(resident);
+        let sample = if blocks <= SAMPLED_BLOCKS {
+            (0..blocks).collect()
+        } else {
+            // The middles of equal parts: neither the first nor a ragged last block stands for the rest.
+            (0..SAMPLED_BLOCKS).map(|part| blocks * (2 * part + 1) / (2 * SAMPLED_BLOCKS)).collect()
+        };
+        Options { checks: false, budget: TIMING_BUDGET, blocks: Some(sample), cache_bytes: Some(cache), ..full }
+    }
+}
+
+struct Prepared {
+    programs: BTreeMap<String, Program>,
+    memory: Memory,
+    addresses: BTreeMap<String, u64>,
+    launches: Vec<(String, sim::Launch, Option<u32>)>,
+}
+
+enum Refusal {
+    Unsupported(Vec<Finding>),
+    DoesNotFit(String),
+}
+
+impl Device for SimDevice {
+    fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn execute(&self, job: &Job<'_>) -> Result<Execution, RigError> {
+        let mut prepared = match self.prepare(job) {
+            Ok(prepared) => prepared,
+            Err(Refusal::Unsupported(findings)) => return Ok(ended(Ended::Faulted(diagnostics(findings)))),
+            Err(Refusal::DoesNotFit(message)) => return Ok(ended(Ended::Refused(message))),
+        };
+        let mut execution = ended(Ended::Completed);
+        let mut executed: Vec<(String, u64)> = Vec::new();
+        let mut flops = [0.0; 3];
+        for (entry, launch, registers) in &prepared.launches {
+            let program = &prepared.programs[entry];
+            let options = self.options(program, launch, *registers);
+            let Outcome { stop, findings, counts } = sim::launch(program, &mut prepared.memory, launch, &options);
+            execution.findings.extend(diagnostics(findings));
+            let work = counts.flops(program);
+            for (sum, part) in flops.iter_mut().zip([work.fp32, work.fp16, work.fp64]) {
+                *sum += part;
+            }
+            for (mnemonic, count) in counts.executed(program) {
+                match executed.iter_mut().find(|(name, _)| *name == mnemonic) {
+                    Some((_, sum)) => *sum += count,
+                    None => executed.push((mnemonic, count)),
+                }
+            }
+            match stop {
+                None => {}
+                Some(Stop::Fault(finding)) => {
+                    execution.ended = Ended::Faulted(diagnostics(vec![finding]));
+                    break;
+                }
+                Some(Stop::Hung(findings)) => {
+                    execution.ended = Ended::Hung(diagnostics(findings));
+                    break;
+                }
+            }
+        }
+        execution.executed = Some(executed);
+        execution.flops = Some(
+            ["fp32", "fp16", "fp64"]
+                .into_iter()
+                .zip(flops)
+                .filter(|(_, sum)| *sum > 0.0)
+                .map(|(unit, sum)| (unit.to_owned(), Flops(sum)))
+                .collect(),
+        );
+        if matches!(execution.ended, Ended::Completed) {
+            for buffer in job.buffers.iter().filter(|b| b.writable) {
+                if let Some(bytes) = prepared.memory.contents(prepared.addresses[&buffer.name]) {
+                    execution.outputs.push((buffer.name.clone(), bytes));
+                }
+            }
+        }
+        Ok(execution)
+    }
+
+    fn time(&self, job: &Job<'_>) -> Result<Timing, RigError> {
+        let mut prepared = match self.prepare(job) {
+            Ok(prepared) => prepared,
+            Err(Refusal::Unsupported(findings)) => return Ok(Timing::Faulted(diagnostics(findings))),
+            Err(Refusal::DoesNotFit(message)) => return Ok(Timing::Refused(message)),
+        };
+        let limits = self.limits();
+        let mut runs: Vec<(Counts, Vec<(u64, u64, u64)>)> = Vec::new();
+        let mut notes = Vec::new();
+        for (entry, launch, registers) in &prepared.launches {
+            let program = &prepared.programs[entry];
+            let options = self.sampling(program, launch, *registers);
+            prepared.memory.forget_touched();
+            let outcome = sim::launch(program, &mut prepared.memory, launch, &options);
+            match outcome.stop {
+                None => {}
+                Some(Stop::Fault(finding)) => return Ok(Timing::Faulted(diagnostics(vec![finding]))),
+                Some(Stop::Hung(findings)) => return Ok(Timing::Hung(diagnostics(findings))),
+            }
+            let blocks: u64 = launch.grid.iter().map(|&n| u64::from(n)).product();
+            notes.push(format!(
+                "{entry}: estimated from {} of {blocks} blocks, {} warp instructions executed",
+                outcome.counts.blocks, outcome.counts.instructions
+            ));
+            runs.push((outcome.counts, prepared.memory.touched()));
+        }
+        let works: Vec<(Work<'_>, Estimate)> = prepared
+            .launches
+            .iter()
+            .zip(&runs)
+            .map(|((entry, launch, registers), (counts, touched))| {
+                let work = Work { program: &prepared.programs[entry], launch, registers: *registers, counts, touched };
+                let estimate = estimate(&work, &limits, &self.constants);
+                (work, estimate)
+            })
+            .collect();
+        let seconds: f64 = works.iter().map(|(_, e)| e.seconds).sum();
+        let floor: f64 = works.iter().map(|(work, _)| cost::floor(work, &limits)).sum();
+        let Some(time) = Nanos::new(seconds * 1e9) else {
+            return Err(RigError::Device {
+                device: format!("simulated {}", self.gpu.name),
+                message: format!("the cost model gave {seconds} seconds"),
+            });
+        };
+        Ok(Timing::Timed(Box::new(Timed {
+            time: Time::Estimated { time, gpu: self.gpu.name.clone() },
+            diagnosis: diagnosis::diagnose(&works),
+            floor: Nanos::new(floor * 1e9),
+            unsteady: Vec::new(),
+            notes,
+        })))
+    }
+}
+
+fn ended(ended: Ended) -> Execution {
+    Execution {
+        ended,
+        outputs: Vec::new(),
+        violations: Vec::new(),
+        findings: Vec::new(),
+        flops: None,
+        executed: None,
+    }
+}
+
+/// The parameter bank of a launch.
+fn parameters(
+    launch: &Launch,
+    program: &Program,
+    buffers: &BTreeMap<String, u64>,
+    workspaces: &BTreeMap<String, u64>,
+) -> Result<Vec<u8>, Refusal> {
+    let refuse = |message: String| Err(Refusal::DoesNotFit(format!("{}: {message}", launch.entry)));
+    let params = program.params();
+    if params.len() != launch.args.len() {
+        return refuse(format!("the kernel has {} parameters, the launch gives {}", params.len(), launch.args.len()));
+    }
+    let mut bank = vec![0; program.param_bytes() as usize];
+    for (param, argument) in params.iter().zip(&launch.args) {
+        let pointer = |address: Option<&u64>, what: &str| match address {
+            Some(address) => Ok(*address),
+            None => Err(Refusal::DoesNotFit(format!("{}: no {what}", launch.entry))),
+        };
+        let bits = match argument {
+            Argument::Buffer(name) => pointer(buffers.get(name), &format!("buffer `{name}`"))?,
+            Argument::Workspace(name) => pointer(workspaces.get(name), &format!("workspace `{name}`"))?,
+            Argument::Int(value) => *value as u64,
+            Argument::Float(value) if param.bytes == 4 => u64::from((*value as f32).to_bits()),
+            Argument::Float(value) => value.to_bits(),
+            Argument::TensorMap(name) => {
+                return refuse(format!("the simulator does not know tensor maps (`{name}`); needs a GPU"));
+            }
+        };
+        let wants = match argument {
+            Argument::Buffer(_) | Argument::Workspace(_) => 8,
+            Argument::Int(_) | Argument::Float(_) | Argument::TensorMap(_) => param.bytes,
+        };
+        if param.bytes != wants || param.bytes > 8 {
+            return refuse(format!("parameter `{}` has {} bytes; {argument:?} does not fit", param.name, param.bytes));
+        }
+        let at = param.offset as usize;
+        let length = param.bytes as usize;
+        bank[at..at + length].copy_from_slice(&bits.to_le_bytes()[..length]);
+    }
+    Ok(bank)
+}
+
+fn diagnostics(findings: Vec<Finding>) -> Vec<Diagnostic> {
+    findings
+        .into_iter()
+        .map(|finding| Diagnostic {
+            severity: Severity::Error,
+            code: finding.kind.code().to_owned(),
+            message: finding.message,
+            line: finding.line,
+            other_line: finding.other_line,
+            help: finding.help,
+        })
+        .collect()
+}

@@ -1,0 +1,411 @@
+//! Floating point as the GPU does it: every rounding mode, subnormal flushing, saturation, canonical NaNs
+//! and conversions between all scalar types. Bits in, bits out; pure. The machine's fast paths cover the
+//! common modes; everything here may be slow but is exact.
+
+use rustc_apfloat::ieee::{BFloat, Double, Half, Quad, Single};
+use rustc_apfloat::{Float, FloatConvert, Round};
+
+use super::op::{Cvt, CvtType, FloatOp, FloatTest, FloatUnary};
+
+/// A scalar float format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Format {
+    F16,
+    Bf16,
+    F32,
+    F64,
+}
+
+/// A rounding mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Rounding {
+    NearestEven,
+    NearestAway,
+    Zero,
+    Down,
+    Up,
+}
+
+impl Rounding {
+    fn apfloat(self) -> Round {
+        match self {
+            Self::NearestEven => Round::NearestTiesToEven,
+            Self::NearestAway => Round::NearestTiesToAway,
+            Self::Zero => Round::TowardZero,
+            Self::Down => Round::TowardNegative,
+            Self::Up => Round::TowardPositive,
+        }
+    }
+}
+
+impl Format {
+    pub(crate) fn bits(self) -> u32 {
+        match self {
+            Self::F16 | Self::Bf16 => 16,
+            Self::F32 => 32,
+            Self::F64 => 64,
+        }
+    }
+
+    fn mantissa_bits(self) -> u32 {
+        match self {
+            Self::F16 => 10,
+            Self::Bf16 => 7,
+            Self::F32 => 23,
+            Self::F64 => 52,
+        }
+    }
+
+    fn sign(self) -> u64 {
+        1 << (self.bits() - 1)
+    }
+
+    fn exponent_mask(self) -> u64 {
+        (self.sign() - 1) & !self.mantissa_mask()
+    }
+
+    fn mantissa_mask(self) -> u64 {
+        (1 << self.mantissa_bits()) - 1
+    }
+
+    /// The NaN that operations give.
+    pub(crate) fn nan(self) -> u64 {
+        match self {
+            Self::F16 | Self::Bf16 => 0x7fff,
+            Self::F32 => 0x7fff_ffff,
+            Self::F64 => 0x7ff8_0000_0000_0000,
+        }
+    }
+
+    /// 1.0
+    pub(crate) fn one(self) -> u64 {
+        match self {
+            Self::F16 => 0x3c00,
+            Self::Bf16 => 0x3f80,
+            Self::F32 => 0x3f80_0000,
+            Self::F64 => 0x3ff0_0000_0000_0000,
+        }
+    }
+
+    pub(crate) fn is_nan(self, bits: u64) -> bool {
+        bits & self.exponent_mask() == self.exponent_mask() && bits & self.mantissa_mask() != 0
+    }
+
+    fn is_subnormal(self, bits: u64) -> bool {
+        bits & self.exponent_mask() == 0 && bits & self.mantissa_mask() != 0
+    }
+
+    /// A subnormal becomes a zero of its sign.
+    pub(crate) fn flush(self, bits: u64) -> u64 {
+        if self.is_subnormal(bits) { bits & self.sign() } else { bits }
+    }
+
+    /// Clamps to [0, 1]; NaN gives +0.
+    pub(crate) fn saturate(self, bits: u64) -> u64 {
+        if self.is_nan(bits) || bits & self.sign() != 0 {
+            0
+        } else {
+            bits.min(self.one())
+        }
+    }
+
+    /// The value; exact for every format.
+    pub(crate) fn value(self, bits: u64) -> f64 {
+        match self {
+            Self::F16 => half::f16::from_bits(bits as u16).to_f64(),
+            Self::Bf16 => half::bf16::from_bits(bits as u16).to_f64(),
+            Self::F32 => f64::from(f32::from_bits(bits as u32)),
+            Self::F64 => f64::from_bits(bits),
+        }
+    }
+
+    /// Rounds a double into this format; NaN becomes the canonical one.
+    pub(crate) fn round(self, value: f64, rounding: Rounding) -> u64 {
+        self.from_quad(to_quad(Double::from_bits(u128::from(value.to_bits()))), rounding)
+    }
+
+    fn quad(self, bits: u64) -> Quad {
+        let bits = u128::from(bits);
+        match self {
+            Self::F16 => to_quad(Half::from_bits(bits)),
+            Self::Bf16 => to_quad(BFloat::from_bits(bits)),
+            Self::F32 => to_quad(Single::from_bits(bits)),
+            Self::F64 => to_quad(Double::from_bits(bits)),
+        }
+    }
+
+    fn from_quad(self, value: Quad, rounding: Rounding) -> u64 {
+        if value.is_nan() {
+            return self.nan();
+        }
+        let mode = rounding.apfloat();
+        let mut lost = false;
+        let bits = match self {
+            Self::F16 => FloatConvert::<Half>::convert_r(value, mode, &mut lost).value.to_bits(),
+            Self::Bf16 => FloatConvert::<BFloat>::convert_r(value, mode, &mut lost).value.to_bits(),
+            Self::F32 => FloatConvert::<Single>::convert_r(value, mode, &mut lost).value.to_bits(),
+            Self::F64 => FloatConvert::<Double>::convert_r(value, mode, &mut lost).value.to_bits(),
+        };
+        bits as u64
+    }
+}
+
+fn to_quad<F: FloatConvert<Quad>>(value: F) -> Quad {
+    value.convert(&mut false).value
+}
+
+/// Runs a body with the format's soft-float type.
+macro_rules! with_format {
+    ($format:expr, $float:ident => $body:expr) => {
+        match $format {
+            Format::F16 => { type $float = Half; $body }
+            Format::Bf16 => { type $float = BFloat; $body }
+            Format::F32 => { type $float = Single; $body }
+            Format::F64 => { type $float = Double; $body }
+        }
+    };
+}
+
+/// Two-operand arithmetic, correctly rounded.
+pub(crate) fn binary(format: Format, op: FloatOp, rounding: Rounding, a: u64, b: u64) -> u64 {
+    match op {
+        FloatOp::Min | FloatOp::Max | FloatOp::MinNan | FloatOp::MaxNan => return extremum(format, op, a, b),
+        FloatOp::Add | FloatOp::Sub | FloatOp::Mul | FloatOp::Div => {}
+    }
+    if format == Format::F64 && (format.is_nan(a) || format.is_nan(b)) {
+        return propagate(a, b, a);
+    }
+    if rounding == Rounding::NearestEven {
+        if let Some(bits) = native(format, op, a, b) {
+            return bits;
+        }
+    }
+    let mode = rounding.apfloat();
+    let bits = with_format!(format, F => {
+        let (a, b) = (F::from_bits(u128::from(a)), F::from_bits(u128::from(b)));
+        let result = match op {
+            FloatOp::Add => a.add_r(b, mode),
+            FloatOp::Sub => a.sub_r(b, mode),
+            FloatOp::Mul => a.mul_r(b, mode),
+            FloatOp::Div | FloatOp::Min | FloatOp::Max | FloatOp::MinNan | FloatOp::MaxNan => a.div_r(b, mode),
+        }
+        .value;
+        if result.is_nan() { None } else { Some(result.to_bits() as u64) }
+    });
+    bits.unwrap_or(format.nan())
+}
+
+/// f32 and f64 at round-to-nearest are the host's own.
+fn native(format: Format, op: FloatOp, a: u64, b: u64) -> Option<u64> {
+    match format {
+        Format::F32 => {
+            let (a, b) = (f32::from_bits(a as u32), f32::from_bits(b as u32));
+            let r = match op {
+                FloatOp::Add => a + b,
+                FloatOp::Sub => a - b,
+                FloatOp::Mul => a * b,
+                FloatOp::Div => a / b,
+                FloatOp::Min | FloatOp::Max | FloatOp::MinNan | FloatOp::MaxNan => return None,
+            };
+            Some(if r.is_nan() { format.nan() } else { u64::from(r.to_bits()) })
+        }
+        Format::F64 => {
+            let (a, b) = (f64::from_bits(a), f64::from_bits(b));
+            let r = match op {
+                FloatOp::Add => a + b,
+                FloatOp::Sub => a - b,
+                FloatOp::Mul => a * b,
+                FloatOp::Div => a / b,
+                FloatOp::Min | FloatOp::Max | FloatOp::MinNan | FloatOp::MaxNan => return None,
+            };
+            Some(if r.is_nan() { format.nan() } else { r.to_bits() })
+        }
+        Format::F16 | Format::Bf16 => None,
+    }
+}
+
+/// A double's NaN operand goes through, quieted; the first one wins.
+fn propagate(a: u64, b: u64, c: u64) -> u64 {
+    const QUIET: u64 = 1 << 51;
+    [a, b, c].into_iter().find(|&x| Format::F64.is_nan(x)).map_or(Format::F64.nan(), |x| x | QUIET)
+}
+
+fn extremum(format: Format, op: FloatOp, a: u64, b: u64) -> u64 {
+    let least = matches!(op, FloatOp::Min | FloatOp::MinNan);
+    let nan_wins = matches!(op, FloatOp::MinNan | FloatOp::MaxNan);
+    match (format.is_nan(a), format.is_nan(b)) {
+        (true, true) => return format.nan(),
+        (true, false) => return if nan_wins { format.nan() } else { b },
+        (false, true) => return if nan_wins { format.nan() } else { a },
+        (false, false) => {}
+    }
+    // Order by sign and magnitude, so that −0 is less than +0.
+    let key = |x: u64| {
+        let magnitude = (x & !format.sign()) as i128;
+        if x & format.sign() != 0 { -magnitude - 1 } else { magnitude }
+    };
+    if (key(a) <= key(b)) == least { a } else { b }
+}
+
+/// a·b + c, rounded once.
+pub(crate) fn fused(format: Format, rounding: Rounding, a: u64, b: u64, c: u64) -> u64 {
+    if format == Format::F64 && [a, b, c].iter().any(|&x| format.is_nan(x)) {
+        return propagate(a, b, c);
+    }
+    let mode = rounding.apfloat();
+    let bits = with_format!(format, F => {
+        let [a, b, c] = [a, b, c].map(|x| F::from_bits(u128::from(x)));
+        let result = a.mul_add_r(b, c, mode).value;
+        if result.is_nan() { None } else { Some(result.to_bits() as u64) }
+    });
+    bits.unwrap_or(format.nan())
+}
+
+/// One-operand functions. Reciprocal and square root are correctly rounded; the others are good to half
+/// an ULP, better than the hardware's approximations.
+pub(crate) fn unary(format: Format, op: FloatUnary, rounding: Rounding, a: u64) -> u64 {
+    match op {
+        FloatUnary::Neg => return a ^ format.sign(),
+        FloatUnary::Abs => return a & !format.sign(),
+        FloatUnary::Rcp => return binary(format, FloatOp::Div, rounding, format.one(), a),
+        FloatUnary::Sqrt => return square_root(format, rounding, a),
+        FloatUnary::Rsqrt
+        | FloatUnary::Ex2
+        | FloatUnary::Lg2
+        | FloatUnary::Sin
+        | FloatUnary::Cos
+        | FloatUnary::Tanh => {}
+    }
+    let x = format.value(a);
+    let y = match op {
+        FloatUnary::Rsqrt => 1.0 / x.sqrt(),
+        FloatUnary::Ex2 => x.exp2(),
+        FloatUnary::Lg2 => x.log2(),
+        FloatUnary::Sin => x.sin(),
+        FloatUnary::Cos => x.cos(),
+        FloatUnary::Tanh | FloatUnary::Neg | FloatUnary::Abs | FloatUnary::Rcp | FloatUnary::Sqrt => x.tanh(),
+    };
+    format.round(y, Rounding::NearestEven)
+}
+
+fn square_root(format: Format, rounding: Rounding, a: u64) -> u64 {
+    let x = format.value(a);
+    if x.is_nan() && format == Format::F64 {
+        return propagate(a, a, a);
+    }
+    let root = x.sqrt();
+    if root.is_nan() {
+        return format.nan();
+    }
+    if root == 0.0 || root.is_infinite() {
+        return format.round(root, rounding);
+    }
+    // The double root is within half an ULP; the sign of its exact residue says on which side the true root lies.
+    let exact = to_quad(Double::from_bits(u128::from(root.to_bits())));
+    let square = exact.mul_r(exact, Round::NearestTiesToEven).value;
+    let target = to_quad(Double::from_bits(u128::from(x.to_bits())));
+    let order = square.partial_cmp(&target);
+    if format == Format::F64 {
+        let bits = match (rounding, order) {
+            (Rounding::Up, Some(std::cmp::Ordering::Less)) => root.next_up(),
+            (Rounding::Down | Rounding::Zero, Some(std::cmp::Ordering::Greater)) => root.next_down(),
+            _ => root,
+        };
+        return bits.to_bits();
+    }
+    // Narrower: nudge the double off any rounding boundary (round to odd), then round once.
+    let odd = match order {
+        Some(std::cmp::Ordering::Less) if root.to_bits() & 1 == 0 => root.next_up(),
+        Some(std::cmp::Ordering::Greater) if root.to_bits() & 1 == 0 => root.next_down(),
+        _ => root,
+    };
+    format.round(odd, rounding)
+}
+
+/// `testp`.
+pub(crate) fn test(format: Format, test: FloatTest, a: u64) -> bool {
+    let nan = format.is_nan(a);
+    let magnitude = a & !format.sign();
+    let infinite = magnitude == format.exponent_mask();
+    match test {
+        FloatTest::Finite => !nan && !infinite,
+        FloatTest::Infinite => infinite,
+        FloatTest::Number => !nan,
+        FloatTest::NotANumber => nan,
+        FloatTest::Normal => !nan && !infinite && magnitude & format.exponent_mask() != 0,
+        // The manual's subnormal test holds for nonzero values only.
+        FloatTest::Subnormal => format.is_subnormal(a),
+    }
+}
+
+/// `cvt` between any two scalar types. The source is masked to its width; the result is not extended.
+pub(crate) fn convert(cvt: &Cvt, a: u64) -> u64 {
+    match (cvt.from, cvt.to) {
+        (CvtType::Int { bits, signed }, CvtType::Int { bits: to, signed: to_signed }) => {
+            let value = integer(a, bits, signed);
+            let value = if cvt.sat {
+                value.clamp(least(to, to_signed), most(to, to_signed))
+            } else {
+                value
+            };
+            mask(value as u64, to)
+        }
+        (CvtType::Int { bits, signed }, CvtType::Float(format)) => {
+            let value = Quad::from_i128(integer(a, bits, signed)).value;
+            let out = format.from_quad(value, cvt.rounding.unwrap_or(Rounding::NearestEven));
+            if cvt.sat { format.saturate(out) } else { out }
+        }
+        (CvtType::Float(format), CvtType::Int { bits, signed }) => {
+            let a = if cvt.ftz { format.flush(a) } else { a };
+            if format.is_nan(a) {
+                // 64-bit conversions, and those from doubles, give the sign bit alone; the rest give zero.
+                return if bits == 64 || format == Format::F64 {
+                    mask(1u64 << (bits.max(32) - 1), bits)
+                } else {
+                    0
+                };
+            }
+            let value = format.quad(a);
+            let rounded = value.round_to_integral(cvt.rounding.unwrap_or(Rounding::Zero).apfloat()).value;
+            let value = rounded.to_i128_r(128, Round::TowardZero, &mut false).value;
+            mask(value.clamp(least(bits, signed), most(bits, signed)) as u64, bits)
+        }
+        (CvtType::Float(from), CvtType::Float(to)) => {
+            let flush_source = cvt.ftz && from == Format::F32;
+            let a = if flush_source { from.flush(a) } else { a };
+            let rounding = cvt.rounding.unwrap_or(Rounding::NearestEven);
+            let out = if from.is_nan(a) {
+                to.nan()
+            } else if cvt.integral {
+                let rounded = from.quad(a).round_to_integral(rounding.apfloat()).value;
+                to.from_quad(rounded, Rounding::NearestEven)
+            } else {
+                to.from_quad(from.quad(a), rounding)
+            };
+            let out = if cvt.ftz && to == Format::F32 { to.flush(out) } else { out };
+            let out = if cvt.sat { to.saturate(out) } else { out };
+            if cvt.relu && out & to.sign() != 0 && !to.is_nan(out) { 0 } else { out }
+        }
+    }
+}
+
+fn mask(value: u64, bits: u8) -> u64 {
+    if bits == 64 { value } else { value & ((1 << bits) - 1) }
+}
+
+fn integer(value: u64, bits: u8, signed: bool) -> i128 {
+    let shift = 64 - u32::from(bits);
+    if signed {
+        i128::from(((value << shift) as i64) >> shift)
+    } else {
+        i128::from((value << shift) >> shift)
+    }
+}
+
+fn least(bits: u8, signed: bool) -> i128 {
+    if signed { -(1 << (bits - 1)) } else { 0 }
+}
+
+fn most(bits: u8, signed: bool) -> i128 {
+    if signed { (1 << (bits - 1)) - 1 } else { (1 << bits) - 1 }
+}

@@ -1,0 +1,207 @@
+//! Block barriers: sixteen of them, counted by threads, each joining the vector clocks of those who meet.
+
+use super::super::finding::{Finding, FindingKind};
+use super::super::op::{Barrier, BarrierKind, Op, Pc};
+use super::super::shared::{Clock, WARPS};
+use super::regs::FULL;
+use super::warp::State;
+use super::{Block, Env, Stop};
+
+const COUNT: usize = 16;
+
+#[derive(Clone)]
+struct Meeting {
+    /// Lanes of each warp that have arrived.
+    arrived: Vec<u32>,
+    /// Threads wanted; absent: all of the block that live.
+    threads: Option<u32>,
+    clock: Clock,
+    /// Threads whose predicate held, for reductions.
+    held: u32,
+    counted: u32,
+    pc: Pc,
+}
+
+/// The block's barriers.
+pub(super) struct Barriers {
+    meetings: Vec<Option<Meeting>>,
+    warps: usize,
+}
+
+impl Barriers {
+    pub fn new(warps: usize) -> Self {
+        Self { meetings: vec![None; COUNT], warps }
+    }
+}
+
+impl Block {
+    /// A fragment arrives; it waits unless the barrier is an `arrive`. `Ok(true)`: it must wait.
+    pub(super) fn arrive(
+        &mut self,
+        env: &mut Env<'_>,
+        warp: usize,
+        fragment: usize,
+        op: &Barrier,
+        pc: Pc,
+        exec: u32,
+    ) -> Result<bool, Stop> {
+        let frame = self.warps[warp].fragments[fragment].frame;
+        let lane = exec.trailing_zeros() as usize;
+        let regs = self.warps[warp].regs(frame);
+        let id = regs.n(op.id)[lane];
+        let threads = op.threads.map(|slot| regs.n(slot)[lane]);
+        let held = op.input.map_or(0, |input| (regs.pred(input) & exec).count_ones());
+        if id as usize >= COUNT {
+            return Err(Stop::Fault(Finding::new(
+                FindingKind::BadLaunch,
+                env.program.line(pc),
+                format!("barrier {id} does not exist: there are {COUNT}"),
+            )));
+        }
+        let live = self.warps[warp].live;
+        if op.aligned && exec != live {
+            env.report(FindingKind::DivergentBarrier, pc, None, |program| {
+                (
+                    format!(
+                        "`{}` is reached by {} of {} live threads of a warp together; an aligned barrier needs all of them",
+                        program.mnemonic(pc),
+                        exec.count_ones(),
+                        live.count_ones()
+                    ),
+                    "move the barrier out of the divergent branch".into(),
+                )
+            });
+        }
+        let warps = self.barriers.warps;
+        let meeting = self.barriers.meetings[id as usize].get_or_insert_with(|| Meeting {
+            arrived: vec![0; warps],
+            threads,
+            clock: [0; WARPS],
+            held: 0,
+            counted: 0,
+            pc,
+        });
+        meeting.arrived[warp] |= exec;
+        meeting.held += held;
+        meeting.counted += exec.count_ones();
+        meeting.pc = pc;
+        if meeting.threads.is_none() {
+            meeting.threads = threads;
+        }
+        for (joined, own) in meeting.clock.iter_mut().zip(&self.clocks[warp]) {
+            *joined = (*joined).max(*own);
+        }
+        let waits = op.kind != BarrierKind::Arrive;
+        if waits {
+            self.warps[warp].fragments[fragment].state = State::Barrier(id as u8);
+        } else {
+            // What the warp does from here on is not covered by its arrival.
+            self.clocks[warp][warp] += 1;
+        }
+        self.settle(env, id as usize);
+        Ok(waits)
+    }
+
+    /// Lets a barrier's waiting fragments go if it is complete.
+    fn settle(&mut self, env: &mut Env<'_>, id: usize) {
+        let complete = match &self.barriers.meetings[id] {
+            None => return,
+            Some(meeting) => match meeting.threads {
+                Some(wanted) => {
+                    // Lanes that do not exist or have exited count with their warp.
+                    let present: u32 = meeting
+                        .arrived
+                        .iter()
+                        .zip(&self.warps)
+                        .filter(|(arrived, _)| **arrived != 0)
+                        .map(|(arrived, warp)| (arrived | !warp.live).count_ones())
+                        .sum();
+                    present >= wanted
+                }
+                None => meeting.arrived.iter().zip(&self.warps).all(|(arrived, warp)| arrived & warp.live == warp.live),
+            },
+        };
+        if !complete {
+            return;
+        }
+        let Some(meeting) = self.barriers.meetings[id].take() else {
+            return;
+        };
+        env.counts.barriers += 1;
+        for (index, warp) in self.warps.iter_mut().enumerate() {
+            let mut woke = false;
+            for at in 0..warp.fragments.len() {
+                let fragment = &mut warp.fragments[at];
+                if fragment.state != State::Barrier(id as u8) {
+                    continue;
+                }
+                fragment.state = State::Running;
+                let (pc, mask, frame) = (fragment.pc, fragment.mask, fragment.frame);
+                fragment.pc += 1;
+                woke = true;
+                let Op::Barrier(op) = &env.program.code[pc as usize].op else {
+                    continue;
+                };
+                if let Some(dst) = op.dst {
+                    let mut regs = warp.regs(frame);
+                    let all = meeting.held == meeting.counted;
+                    match op.kind {
+                        BarrierKind::Popc => regs.set_n(mask, dst, &[meeting.held; 32]),
+                        BarrierKind::And => regs.set_pred(mask, dst, if all { FULL } else { 0 }),
+                        BarrierKind::Or => regs.set_pred(mask, dst, if meeting.held > 0 { FULL } else { 0 }),
+                        BarrierKind::Sync | BarrierKind::Arrive => {}
+                    }
+                }
+            }
+            if woke {
+                let clock = &mut self.clocks[index];
+                for (own, joined) in clock.iter_mut().zip(&meeting.clock) {
+                    *own = (*own).max(*joined);
+                }
+                clock[index] += 1;
+            }
+        }
+    }
+
+    /// Exited threads count as arrived at barriers of the whole block.
+    pub(super) fn settle_all(&mut self, env: &mut Env<'_>) {
+        for id in 0..COUNT {
+            self.settle(env, id);
+        }
+    }
+
+    /// Says who waits where.
+    pub(super) fn deadlock(&self, env: &Env<'_>) -> Stop {
+        let mut places: Vec<(Pc, State, u32)> = Vec::new();
+        for warp in &self.warps {
+            for fragment in &warp.fragments {
+                match places.iter_mut().find(|(pc, state, _)| *pc == fragment.pc && *state == fragment.state) {
+                    Some((_, _, threads)) => *threads += fragment.mask.count_ones(),
+                    None => places.push((fragment.pc, fragment.state, fragment.mask.count_ones())),
+                }
+            }
+        }
+        places.sort_by_key(|(pc, _, _)| *pc);
+        let live: u32 = self.warps.iter().map(|w| w.live.count_ones()).sum();
+        let findings = places
+            .into_iter()
+            .map(|(pc, state, threads)| {
+                let wanted = match state {
+                    State::Barrier(id) => match &self.barriers.meetings[usize::from(id)] {
+                        Some(Meeting { threads: Some(wanted), .. }) => format!("barrier {id}, which wants {wanted} threads"),
+                        Some(_) | None => format!("barrier {id}, which wants all {live} live threads of the block"),
+                    },
+                    State::Converging => "the other lanes it names".to_owned(),
+                    State::Running => "nothing".to_owned(),
+                };
+                Finding::new(
+                    FindingKind::Deadlock,
+                    env.program.line(pc),
+                    format!("deadlock: {threads} threads wait here for {wanted}"),
+                )
+                .help("every thread that a barrier counts must reach it")
+            })
+            .collect();
+        Stop::Hung(findings)
+    }
+}

@@ -1,0 +1,44 @@
+//! The **simulator**: a CPU interpreter for PTX with shadow memory, counts and a cost model.
+//!
+//! `decode` turns a parsed module into a [`Program`]; `machine` runs its launches on [`Memory`], warp by
+//! warp, and finds faults, races and reads of unwritten memory; `counts` holds what was executed; `cost`
+//! turns counts into an *estimated* time on a named GPU, and `diagnosis` says what limits it. It knows
+//! instructions, never tasks: no expected outputs, no tolerances, no files, no clock.
+
+pub mod cost;
+mod counts;
+mod decode;
+pub mod diagnosis;
+mod finding;
+mod float;
+mod machine;
+mod memory;
+mod mix;
+mod op;
+mod shared;
+
+pub use counts::{Counts, FlopCounts, LineCounts};
+pub use finding::{Finding, FindingKind};
+pub use machine::{Launch, Options, Outcome, Stop};
+pub use memory::{Generator, Initial, Memory};
+pub use op::{ParamInfo, Program};
+
+use crate::ptx::ir::Module;
+
+/// Decodes one kernel of a module and the functions it calls.
+///
+/// # Errors
+/// Every instruction or declaration that the simulator does not know, with its line.
+pub fn decode(module: &Module, entry: &str) -> Result<Program, Vec<Finding>> {
+    decode::decode(module, entry)
+}
+
+/// Device memory that holds a program's module variables; add the buffers next.
+pub fn memory(program: &Program) -> Memory {
+    Memory::new(&program.globals)
+}
+
+/// Runs a launch; memory keeps what it wrote.
+pub fn launch(program: &Program, memory: &mut Memory, launch: &Launch, options: &Options) -> Outcome {
+    machine::launch(program, memory, launch, options)
+}
