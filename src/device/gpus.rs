@@ -38,7 +38,11 @@ impl Gpu {
             Some(at) => Ok(all.swap_remove(at)),
             None => Err(UnknownGpu {
                 asked: name.to_owned(),
-                known: all.into_iter().map(|gpu| gpu.name).collect::<Vec<_>>().join(", "),
+                known: all
+                    .into_iter()
+                    .map(|gpu| gpu.name)
+                    .collect::<Vec<_>>()
+                    .join(", "),
             }),
         }
     }
@@ -67,6 +71,11 @@ mod tests {
             assert_eq!(Gpu::named(short).unwrap().name, full);
         }
         assert_eq!(Gpu::default().name, "NVIDIA H200");
-        assert!(Gpu::named("V100").unwrap_err().to_string().contains("NVIDIA B200"));
+        assert!(
+            Gpu::named("V100")
+                .unwrap_err()
+                .to_string()
+                .contains("NVIDIA B200")
+        );
     }
 }

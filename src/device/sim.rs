@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use crate::sim::cost::{Constants, Estimate, Limits, Work, estimate, fp64_lanes, resident};
-use crate::sim::{self, Counts, Finding, Initial, Memory, Options, Outcome, Program, Stop};
+use crate::sim::{
+    self, Counts, Finding, Initial, Memory, Options, Outcome, Program, Stop, Touched,
+};
 use crate::sim::{cost, diagnosis};
 use crate::source::{Argument, Launch};
 use crate::units::{Bytes, Flops, Nanos};
@@ -62,7 +64,11 @@ impl SimDevice {
             largest: LARGEST_JOB,
             runs_timed_size: false,
         };
-        Self { gpu, about, constants: Constants::default() }
+        Self {
+            gpu,
+            about,
+            constants: Constants::default(),
+        }
     }
 
     fn limits(&self) -> Limits {
@@ -85,7 +91,8 @@ impl SimDevice {
         let mut programs = BTreeMap::new();
         for launch in &job.plan.launches {
             if !programs.contains_key(&launch.entry) {
-                let program = sim::decode(job.module, &launch.entry).map_err(Refusal::Unsupported)?;
+                let program =
+                    sim::decode(job.module, &launch.entry).map_err(Refusal::Unsupported)?;
                 programs.insert(launch.entry.clone(), program);
             }
         }
@@ -105,14 +112,25 @@ impl SimDevice {
         }
         let mut workspaces = BTreeMap::new();
         for workspace in &job.plan.workspaces {
-            let initial = if workspace.zero { Initial::Zero } else { Initial::Poison(POISON) };
+            let initial = if workspace.zero {
+                Initial::Zero
+            } else {
+                Initial::Poison(POISON)
+            };
             let name = format!("workspace {}", workspace.name);
-            workspaces.insert(workspace.name.clone(), memory.add(name, workspace.bytes.0, true, initial));
+            workspaces.insert(
+                workspace.name.clone(),
+                memory.add(name, workspace.bytes.0, true, initial),
+            );
         }
         let mut launches = Vec::new();
         for launch in &job.plan.launches {
             let program = &programs[&launch.entry];
-            let registers = job.registers.iter().find(|(name, _)| *name == launch.entry).map(|(_, n)| *n);
+            let registers = job
+                .registers
+                .iter()
+                .find(|(name, _)| *name == launch.entry)
+                .map(|(_, n)| *n);
             let prepared = sim::Launch {
                 grid: launch.grid,
                 block: launch.block,
@@ -122,30 +140,62 @@ impl SimDevice {
             self.fits(program, launch, &prepared, registers)?;
             launches.push((launch.entry.clone(), prepared, registers));
         }
-        Ok(Prepared { programs, memory, addresses, launches })
+        Ok(Prepared {
+            programs,
+            memory,
+            addresses,
+            launches,
+        })
     }
 
     /// Whether the launch fits the GPU and the kernel's own bounds.
-    fn fits(&self, program: &Program, launch: &Launch, prepared: &sim::Launch, registers: Option<u32>) -> Result<(), Refusal> {
-        let refuse = |message: String| Err(Refusal::DoesNotFit(format!("{}: {message}", launch.entry)));
+    fn fits(
+        &self,
+        program: &Program,
+        launch: &Launch,
+        prepared: &sim::Launch,
+        registers: Option<u32>,
+    ) -> Result<(), Refusal> {
+        let refuse =
+            |message: String| Err(Refusal::DoesNotFit(format!("{}: {message}", launch.entry)));
         let threads: u64 = launch.block.iter().map(|&n| u64::from(n)).product();
         if threads == 0 || launch.grid.contains(&0) {
-            return refuse(format!("grid {:?} of blocks {:?} has no threads", launch.grid, launch.block));
+            return refuse(format!(
+                "grid {:?} of blocks {:?} has no threads",
+                launch.grid, launch.block
+            ));
         }
         if threads > 1024 || launch.block[2] > 64 {
-            return refuse(format!("a block of {:?} is {threads} threads; at most 1024, 64 in z", launch.block));
+            return refuse(format!(
+                "a block of {:?} is {threads} threads; at most 1024, 64 in z",
+                launch.block
+            ));
         }
         if launch.grid[0] > i32::MAX as u32 || launch.grid[1] > 65_535 || launch.grid[2] > 65_535 {
-            return refuse(format!("a grid of {:?} blocks; at most 2147483647 × 65535 × 65535", launch.grid));
+            return refuse(format!(
+                "a grid of {:?} blocks; at most 2147483647 × 65535 × 65535",
+                launch.grid
+            ));
         }
         if launch.cluster != [1; 3] {
             return refuse("the simulator does not run clusters; needs a GPU".into());
         }
-        if let Some(most) = program.max_threads().filter(|&most| threads > u64::from(most)) {
-            return refuse(format!("{threads} threads, but the kernel declares .maxntid {most}"));
+        if let Some(most) = program
+            .max_threads()
+            .filter(|&most| threads > u64::from(most))
+        {
+            return refuse(format!(
+                "{threads} threads, but the kernel declares .maxntid {most}"
+            ));
         }
-        if let Some(wanted) = program.required_threads().filter(|&wanted| wanted != launch.block) {
-            return refuse(format!("blocks of {:?}, but the kernel declares .reqntid {wanted:?}", launch.block));
+        if let Some(wanted) = program
+            .required_threads()
+            .filter(|&wanted| wanted != launch.block)
+        {
+            return refuse(format!(
+                "blocks of {:?}, but the kernel declares .reqntid {wanted:?}",
+                launch.block
+            ));
         }
         let shared = u64::from(program.static_shared()) + launch.smem.0;
         if shared > self.gpu.smem_per_block.0 {
@@ -156,7 +206,10 @@ impl SimDevice {
         }
         let resident = resident(&self.limits(), program, prepared, registers);
         if resident.blocks == 0 {
-            return refuse(format!("no block fits an SM: too many {} ({threads} threads)", resident.limiter));
+            return refuse(format!(
+                "no block fits an SM: too many {} ({threads} threads)",
+                resident.limiter
+            ));
         }
         Ok(())
     }
@@ -167,7 +220,9 @@ impl SimDevice {
         let blocks: u64 = launch.grid.iter().map(|&n| u64::from(n)).product();
         Options {
             checks: true,
-            budget: (blocks * threads.div_ceil(32)).saturating_mul(WARP_BUDGET).max(LEAST_BUDGET),
+            budget: (blocks * threads.div_ceil(32))
+                .saturating_mul(WARP_BUDGET)
+                .max(LEAST_BUDGET),
             sm_count: self.gpu.sm_count,
             resident_blocks: resident.blocks.saturating_mul(self.gpu.sm_count),
             blocks: None,
@@ -178,17 +233,29 @@ impl SimDevice {
     /// Options to run a few blocks that stand for the grid.
     fn sampling(&self, program: &Program, launch: &sim::Launch, registers: Option<u32>) -> Options {
         let full = self.options(program, launch, registers);
-        let resident = resident(&self.limits(), program, launch, registers).blocks.max(1);
+        let resident = resident(&self.limits(), program, launch, registers)
+            .blocks
+            .max(1);
         let blocks: u64 = launch.grid.iter().map(|&n| u64::from(n)).product();
-        let shared = u64::from(program.static_shared() + launch.dynamic_shared) * u64::from(resident);
-        let cache = (self.gpu.smem_per_sm.0 + CACHE_BEYOND_SHARED).saturating_sub(shared) / u64::from(resident);
+        let shared =
+            u64::from(program.static_shared() + launch.dynamic_shared) * u64::from(resident);
+        let cache = (self.gpu.smem_per_sm.0 + CACHE_BEYOND_SHARED).saturating_sub(shared)
+            / u64::from(resident);
         let sample = if blocks <= SAMPLED_BLOCKS {
             (0..blocks).collect()
         } else {
             // The middles of equal parts: neither the first nor a ragged last block stands for the rest.
-            (0..SAMPLED_BLOCKS).map(|part| blocks * (2 * part + 1) / (2 * SAMPLED_BLOCKS)).collect()
+            (0..SAMPLED_BLOCKS)
+                .map(|part| blocks * (2 * part + 1) / (2 * SAMPLED_BLOCKS))
+                .collect()
         };
-        Options { checks: false, budget: TIMING_BUDGET, blocks: Some(sample), cache_bytes: Some(cache), ..full }
+        Options {
+            checks: false,
+            budget: TIMING_BUDGET,
+            blocks: Some(sample),
+            cache_bytes: Some(cache),
+            ..full
+        }
     }
 }
 
@@ -216,7 +283,9 @@ impl Device for SimDevice {
     fn execute(&self, job: &Job<'_>) -> Result<Execution, RigError> {
         let mut prepared = match self.prepare(job) {
             Ok(prepared) => prepared,
-            Err(Refusal::Unsupported(findings)) => return Ok(ended(Ended::Faulted(diagnostics(findings)))),
+            Err(Refusal::Unsupported(findings)) => {
+                return Ok(ended(Ended::Faulted(diagnostics(findings))));
+            }
             Err(Refusal::DoesNotFit(message)) => return Ok(ended(Ended::Refused(message))),
         };
         let mut execution = ended(Ended::Completed);
@@ -225,8 +294,15 @@ impl Device for SimDevice {
         for (entry, launch, registers) in &prepared.launches {
             let program = &prepared.programs[entry];
             let options = self.options(program, launch, *registers);
-            let Outcome { stop, findings, counts } = sim::launch(program, &mut prepared.memory, launch, &options);
-            execution.findings.extend(diagnostics(findings));
+            let Outcome {
+                stop,
+                findings,
+                counts,
+            } = sim::launch(program, &mut prepared.memory, launch, &options);
+            let (races, others): (Vec<Finding>, Vec<Finding>) =
+                findings.into_iter().partition(|f| f.kind.is_race());
+            execution.races.extend(diagnostics(races));
+            execution.findings.extend(diagnostics(others));
             let work = counts.flops(program);
             for (sum, part) in flops.iter_mut().zip([work.fp32, work.fp16, work.fp64]) {
                 *sum += part;
@@ -271,11 +347,13 @@ impl Device for SimDevice {
     fn time(&self, job: &Job<'_>) -> Result<Timing, RigError> {
         let mut prepared = match self.prepare(job) {
             Ok(prepared) => prepared,
-            Err(Refusal::Unsupported(findings)) => return Ok(Timing::Faulted(diagnostics(findings))),
+            Err(Refusal::Unsupported(findings)) => {
+                return Ok(Timing::Faulted(diagnostics(findings)));
+            }
             Err(Refusal::DoesNotFit(message)) => return Ok(Timing::Refused(message)),
         };
         let limits = self.limits();
-        let mut runs: Vec<(Counts, Vec<(u64, u64, u64)>)> = Vec::new();
+        let mut runs: Vec<(Counts, Vec<Touched>)> = Vec::new();
         let mut notes = Vec::new();
         for (entry, launch, registers) in &prepared.launches {
             let program = &prepared.programs[entry];
@@ -284,7 +362,9 @@ impl Device for SimDevice {
             let outcome = sim::launch(program, &mut prepared.memory, launch, &options);
             match outcome.stop {
                 None => {}
-                Some(Stop::Fault(finding)) => return Ok(Timing::Faulted(diagnostics(vec![finding]))),
+                Some(Stop::Fault(finding)) => {
+                    return Ok(Timing::Faulted(diagnostics(vec![finding])));
+                }
                 Some(Stop::Hung(findings)) => return Ok(Timing::Hung(diagnostics(findings))),
             }
             let blocks: u64 = launch.grid.iter().map(|&n| u64::from(n)).product();
@@ -299,13 +379,22 @@ impl Device for SimDevice {
             .iter()
             .zip(&runs)
             .map(|((entry, launch, registers), (counts, touched))| {
-                let work = Work { program: &prepared.programs[entry], launch, registers: *registers, counts, touched };
+                let work = Work {
+                    program: &prepared.programs[entry],
+                    launch,
+                    registers: *registers,
+                    counts,
+                    touched,
+                };
                 let estimate = estimate(&work, &limits, &self.constants);
                 (work, estimate)
             })
             .collect();
         let seconds: f64 = works.iter().map(|(_, e)| e.seconds).sum();
-        let floor: f64 = works.iter().map(|(work, _)| cost::floor(work, &limits)).sum();
+        let floor: f64 = works
+            .iter()
+            .map(|(work, _)| cost::floor(work, &limits))
+            .sum();
         let Some(time) = Nanos::new(seconds * 1e9) else {
             return Err(RigError::Device {
                 device: format!("simulated {}", self.gpu.name),
@@ -313,7 +402,10 @@ impl Device for SimDevice {
             });
         };
         Ok(Timing::Timed(Box::new(Timed {
-            time: Time::Estimated { time, gpu: self.gpu.name.clone() },
+            time: Time::Estimated {
+                time,
+                gpu: self.gpu.name.clone(),
+            },
             diagnosis: diagnosis::diagnose(&works),
             floor: Nanos::new(floor * 1e9),
             unsteady: Vec::new(),
@@ -327,6 +419,7 @@ fn ended(ended: Ended) -> Execution {
         ended,
         outputs: Vec::new(),
         violations: Vec::new(),
+        races: Vec::new(),
         findings: Vec::new(),
         flops: None,
         executed: None,
@@ -343,7 +436,11 @@ fn parameters(
     let refuse = |message: String| Err(Refusal::DoesNotFit(format!("{}: {message}", launch.entry)));
     let params = program.params();
     if params.len() != launch.args.len() {
-        return refuse(format!("the kernel has {} parameters, the launch gives {}", params.len(), launch.args.len()));
+        return refuse(format!(
+            "the kernel has {} parameters, the launch gives {}",
+            params.len(),
+            launch.args.len()
+        ));
     }
     let mut bank = vec![0; program.param_bytes() as usize];
     for (param, argument) in params.iter().zip(&launch.args) {
@@ -353,12 +450,16 @@ fn parameters(
         };
         let bits = match argument {
             Argument::Buffer(name) => pointer(buffers.get(name), &format!("buffer `{name}`"))?,
-            Argument::Workspace(name) => pointer(workspaces.get(name), &format!("workspace `{name}`"))?,
+            Argument::Workspace(name) => {
+                pointer(workspaces.get(name), &format!("workspace `{name}`"))?
+            }
             Argument::Int(value) => *value as u64,
             Argument::Float(value) if param.bytes == 4 => u64::from((*value as f32).to_bits()),
             Argument::Float(value) => value.to_bits(),
             Argument::TensorMap(name) => {
-                return refuse(format!("the simulator does not know tensor maps (`{name}`); needs a GPU"));
+                return refuse(format!(
+                    "the simulator does not know tensor maps (`{name}`); needs a GPU"
+                ));
             }
         };
         let wants = match argument {
@@ -366,7 +467,10 @@ fn parameters(
             Argument::Int(_) | Argument::Float(_) | Argument::TensorMap(_) => param.bytes,
         };
         if param.bytes != wants || param.bytes > 8 {
-            return refuse(format!("parameter `{}` has {} bytes; {argument:?} does not fit", param.name, param.bytes));
+            return refuse(format!(
+                "parameter `{}` has {} bytes; {argument:?} does not fit",
+                param.name, param.bytes
+            ));
         }
         let at = param.offset as usize;
         let length = param.bytes as usize;

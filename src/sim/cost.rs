@@ -7,6 +7,7 @@
 use super::counts::{Counts, LineCounts};
 use super::float::Format;
 use super::machine::Launch;
+use super::memory::Touched;
 use super::mix::{Mix, Pipe, mix};
 use super::op::Program;
 
@@ -93,8 +94,8 @@ pub struct Work<'a> {
     pub registers: Option<u32>,
     /// Counts of the blocks that ran.
     pub counts: &'a Counts,
-    /// Bytes of distinct sectors that those blocks read and wrote, by buffer, and the buffer's size.
-    pub touched: &'a [(u64, u64, u64)],
+    /// What those blocks accessed of each buffer.
+    pub touched: &'a [Touched],
 }
 
 /// Warps that fit an SM.
@@ -133,7 +134,16 @@ pub struct Parts {
 
 impl Parts {
     fn list(&self) -> [f64; 8] {
-        [self.issue, self.pipe, self.global, self.shared, self.l2, self.dram, self.latency, self.atomics]
+        [
+            self.issue,
+            self.pipe,
+            self.global,
+            self.shared,
+            self.l2,
+            self.dram,
+            self.latency,
+            self.atomics,
+        ]
     }
 }
 
@@ -159,7 +169,12 @@ pub struct Estimate {
 }
 
 /// Blocks and warps of an SM at once; 0 blocks when a block does not fit.
-pub fn resident(limits: &Limits, program: &Program, launch: &Launch, registers: Option<u32>) -> Resident {
+pub fn resident(
+    limits: &Limits,
+    program: &Program,
+    launch: &Launch,
+    registers: Option<u32>,
+) -> Resident {
     let threads: u32 = launch.block.iter().product::<u32>().max(1);
     let warps = threads.div_ceil(32);
     let per_thread = registers.unwrap_or(32).max(16).div_ceil(8) * 8;
@@ -174,9 +189,14 @@ pub fn resident(limits: &Limits, program: &Program, launch: &Launch, registers: 
         (by_threads, "threads"),
         (limits.blocks_per_sm, "blocks"),
     ];
-    let (blocks, mut limiter) = caps.into_iter().min_by_key(|(n, _)| *n).unwrap_or((0, "blocks"));
+    let (blocks, mut limiter) = caps
+        .into_iter()
+        .min_by_key(|(n, _)| *n)
+        .unwrap_or((0, "blocks"));
     let total: u64 = launch.grid.iter().map(|&n| u64::from(n)).product();
-    let share = total.div_ceil(limits.sm_count as u64).min(u64::from(u32::MAX)) as u32;
+    let share = total
+        .div_ceil(limits.sm_count as u64)
+        .min(u64::from(u32::MAX)) as u32;
     if share < blocks {
         limiter = "grid";
     }
@@ -190,7 +210,12 @@ pub fn resident(limits: &Limits, program: &Program, launch: &Launch, registers: 
 
 /// Estimates one launch.
 pub fn estimate(work: &Work<'_>, limits: &Limits, constants: &Constants) -> Estimate {
-    let Work { program, launch, counts, .. } = *work;
+    let Work {
+        program,
+        launch,
+        counts,
+        ..
+    } = *work;
     let resident = resident(limits, program, launch, work.registers);
     let total: f64 = launch.grid.iter().map(|&n| f64::from(n)).product();
     let ran = (counts.blocks.max(1)) as f64;
@@ -232,7 +257,14 @@ pub fn estimate(work: &Work<'_>, limits: &Limits, constants: &Constants) -> Esti
 
     let (read, written) = dram_traffic(work.touched, scale, l2_sectors * scale * 32.0, limits);
     let dram_bytes = read + written;
-    let latency = warp_latency(counts, &mix, ran * warps_per_block, dram_bytes / (l2_sectors * scale * 32.0).max(1.0), constants, cycle);
+    let latency = warp_latency(
+        counts,
+        &mix,
+        ran * warps_per_block,
+        dram_bytes / (l2_sectors * scale * 32.0).max(1.0),
+        constants,
+        cycle,
+    );
     let whole_grid = sectors * scale * 32.0;
 
     let parts = Parts {
@@ -241,18 +273,28 @@ pub fn estimate(work: &Work<'_>, limits: &Limits, constants: &Constants) -> Esti
         global: lines * per_sm * cycle,
         shared: wavefronts * per_sm * cycle,
         l2: l2_sectors * 32.0 * per_sm / constants.l2_bytes * cycle,
-        dram: (read + written * constants.write_cost) / (limits.bandwidth * constants.dram_efficiency),
+        dram: (read + written * constants.write_cost)
+            / (limits.bandwidth * constants.dram_efficiency),
         latency: latency.seconds * waves,
         atomics: counts.hottest_atomic as f64 * scale / constants.atomic_rate * cycle,
     };
     const SOFTNESS: f64 = 6.0;
-    let soft = parts.list().iter().map(|t| t.powf(SOFTNESS)).sum::<f64>().powf(1.0 / SOFTNESS);
+    let soft = parts
+        .list()
+        .iter()
+        .map(|t| t.powf(SOFTNESS))
+        .sum::<f64>()
+        .powf(1.0 / SOFTNESS);
     Estimate {
         seconds: constants.launch + soft,
         parts,
         scale,
         dram_bytes,
-        wasted: if whole_grid > 0.0 { (1.0 - bytes * scale / whole_grid).max(0.0) } else { 0.0 },
+        wasted: if whole_grid > 0.0 {
+            (1.0 - bytes * scale / whole_grid).max(0.0)
+        } else {
+            0.0
+        },
         tail: waves * at_once / total,
         in_flight: f64::from(resident.warps) * latency.bytes,
         resident,
@@ -261,10 +303,15 @@ pub fn estimate(work: &Work<'_>, limits: &Limits, constants: &Constants) -> Esti
 
 /// Device-memory bytes: distinct sectors of each buffer, never more than the buffer where its parts are
 /// shared between blocks, never more than what passes the L2.
-fn dram_traffic(touched: &[(u64, u64, u64)], scale: f64, l2_bytes: f64, limits: &Limits) -> (f64, f64) {
+fn dram_traffic(touched: &[Touched], scale: f64, l2_bytes: f64, limits: &Limits) -> (f64, f64) {
     let (mut read, mut written) = (0.0, 0.0);
     let mut footprint = 0.0;
-    for &(r, w, size) in touched {
+    for &Touched {
+        read: r,
+        written: w,
+        size,
+    } in touched
+    {
         let size = (size as f64 / 32.0).ceil() * 32.0;
         read += (r as f64 * scale).min(size);
         written += (w as f64 * scale).min(size);
@@ -272,7 +319,11 @@ fn dram_traffic(touched: &[(u64, u64, u64)], scale: f64, l2_bytes: f64, limits: 
     }
     // What does not fit the L2 is fetched again for a part of the further uses.
     let again = (l2_bytes - read - written).max(0.0);
-    let spilled = if footprint > limits.l2 { (1.0 - limits.l2 / footprint) * 0.1 } else { 0.0 };
+    let spilled = if footprint > limits.l2 {
+        (1.0 - limits.l2 / footprint) * 0.1
+    } else {
+        0.0
+    };
     (read + again * spilled, written)
 }
 
@@ -284,7 +335,14 @@ struct Latency {
 }
 
 /// How long an average warp takes when nothing but its own dependences slows it.
-fn warp_latency(counts: &Counts, mix: &[Mix], warps: f64, dram_share: f64, constants: &Constants, cycle: f64) -> Latency {
+fn warp_latency(
+    counts: &Counts,
+    mix: &[Mix],
+    warps: f64,
+    dram_share: f64,
+    constants: &Constants,
+    cycle: f64,
+) -> Latency {
     let mut seconds = 0.0;
     let (mut weighted, mut requests) = (0.0, 0.0);
     for (line, mix) in counts.by_pc.iter().zip(mix) {
@@ -299,7 +357,14 @@ fn warp_latency(counts: &Counts, mix: &[Mix], warps: f64, dram_share: f64, const
             }
         }
     }
-    Latency { seconds, bytes: if requests > 0.0 { weighted / requests } else { 0.0 } }
+    Latency {
+        seconds,
+        bytes: if requests > 0.0 {
+            weighted / requests
+        } else {
+            0.0
+        },
+    }
 }
 
 fn load_latency(line: &LineCounts, dram_share: f64, constants: &Constants) -> f64 {
@@ -308,7 +373,8 @@ fn load_latency(line: &LineCounts, dram_share: f64, constants: &Constants) -> f6
     }
     let missed = line.missed_sectors as f64 / line.sectors as f64;
     let far = dram_share.min(1.0);
-    constants.near_latency * (1.0 - missed) + missed * (constants.l2_latency * (1.0 - far) + constants.dram_latency * far)
+    constants.near_latency * (1.0 - missed)
+        + missed * (constants.l2_latency * (1.0 - far) + constants.dram_latency * far)
 }
 
 /// fp64 lanes by architecture number: data-centre parts have them, others two an SM.
@@ -322,14 +388,23 @@ pub fn fp64_lanes(arch: u16) -> f64 {
 
 /// Least seconds by the GPU's ceilings: FLOPs at full rate, device-memory bytes at full bandwidth.
 pub fn floor(work: &Work<'_>, limits: &Limits) -> f64 {
-    let scale = work.launch.grid.iter().map(|&n| f64::from(n)).product::<f64>() / work.counts.blocks.max(1) as f64;
+    let scale = work
+        .launch
+        .grid
+        .iter()
+        .map(|&n| f64::from(n))
+        .product::<f64>()
+        / work.counts.blocks.max(1) as f64;
     let flops = work.counts.flops(work.program);
     let peak = |lanes: f64| lanes * 2.0 * limits.clock * limits.sm_count;
     let arithmetic = flops.fp32 / peak(limits.fp32_lanes) + flops.fp64 / peak(limits.fp64_lanes);
     let bytes: f64 = work
         .touched
         .iter()
-        .map(|&(r, w, size)| (r as f64 * scale).min(size as f64) + (w as f64 * scale).min(size as f64))
+        .map(|t| {
+            (t.read as f64 * scale).min(t.size as f64)
+                + (t.written as f64 * scale).min(t.size as f64)
+        })
         .sum();
     (arithmetic * scale).max(bytes / limits.bandwidth)
 }

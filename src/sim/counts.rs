@@ -64,7 +64,10 @@ pub struct FlopCounts {
 
 impl Counts {
     pub(crate) fn new(program: &Program) -> Self {
-        Self { by_pc: vec![LineCounts::default(); program.code.len()], ..Self::default() }
+        Self {
+            by_pc: vec![LineCounts::default(); program.code.len()],
+            ..Self::default()
+        }
     }
 
     /// Adds another run of the same program.
@@ -96,7 +99,9 @@ impl Counts {
     pub fn flops(&self, program: &Program) -> FlopCounts {
         let mut out = FlopCounts::default();
         for (counts, instr) in self.by_pc.iter().zip(&program.code) {
-            let Some((format, each)) = flops_of(&instr.op) else { continue };
+            let Some((format, each)) = flops_of(&instr.op) else {
+                continue;
+            };
             let work = counts.threads as f64 * each;
             match format {
                 Format::F32 => out.fp32 += work,
@@ -113,7 +118,13 @@ impl Counts {
         for (counts, instr) in self.by_pc.iter().zip(&program.code) {
             sums[usize::from(instr.mnemonic)] += counts.warps;
         }
-        program.mnemonics.iter().cloned().zip(sums).filter(|(_, n)| *n > 0).collect()
+        program
+            .mnemonics
+            .iter()
+            .cloned()
+            .zip(sums)
+            .filter(|(_, n)| *n > 0)
+            .collect()
     }
 
     /// Counters summed by line of the text, only lines that ran.

@@ -68,6 +68,13 @@ impl FindingKind {
     }
 }
 
+impl FindingKind {
+    /// The result depends on the order of threads.
+    pub fn is_race(self) -> bool {
+        matches!(self, Self::MissingBarrier | Self::ConflictingWrites)
+    }
+}
+
 impl Finding {
     pub(crate) fn new(kind: FindingKind, line: u32, message: impl Into<String>) -> Self {
         Self {

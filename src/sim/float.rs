@@ -97,7 +97,11 @@ impl Format {
 
     /// A subnormal becomes a zero of its sign.
     pub(crate) fn flush(self, bits: u64) -> u64 {
-        if self.is_subnormal(bits) { bits & self.sign() } else { bits }
+        if self.is_subnormal(bits) {
+            bits & self.sign()
+        } else {
+            bits
+        }
     }
 
     /// Clamps to [0, 1]; NaN gives +0.
@@ -121,7 +125,10 @@ impl Format {
 
     /// Rounds a double into this format; NaN becomes the canonical one.
     pub(crate) fn round(self, value: f64, rounding: Rounding) -> u64 {
-        self.from_quad(to_quad(Double::from_bits(u128::from(value.to_bits()))), rounding)
+        self.narrow_quad(
+            to_quad(Double::from_bits(u128::from(value.to_bits()))),
+            rounding,
+        )
     }
 
     fn quad(self, bits: u64) -> Quad {
@@ -134,17 +141,25 @@ impl Format {
         }
     }
 
-    fn from_quad(self, value: Quad, rounding: Rounding) -> u64 {
+    fn narrow_quad(self, value: Quad, rounding: Rounding) -> u64 {
         if value.is_nan() {
             return self.nan();
         }
         let mode = rounding.apfloat();
         let mut lost = false;
         let bits = match self {
-            Self::F16 => FloatConvert::<Half>::convert_r(value, mode, &mut lost).value.to_bits(),
-            Self::Bf16 => FloatConvert::<BFloat>::convert_r(value, mode, &mut lost).value.to_bits(),
-            Self::F32 => FloatConvert::<Single>::convert_r(value, mode, &mut lost).value.to_bits(),
-            Self::F64 => FloatConvert::<Double>::convert_r(value, mode, &mut lost).value.to_bits(),
+            Self::F16 => FloatConvert::<Half>::convert_r(value, mode, &mut lost)
+                .value
+                .to_bits(),
+            Self::Bf16 => FloatConvert::<BFloat>::convert_r(value, mode, &mut lost)
+                .value
+                .to_bits(),
+            Self::F32 => FloatConvert::<Single>::convert_r(value, mode, &mut lost)
+                .value
+                .to_bits(),
+            Self::F64 => FloatConvert::<Double>::convert_r(value, mode, &mut lost)
+                .value
+                .to_bits(),
         };
         bits as u64
     }
@@ -158,10 +173,22 @@ fn to_quad<F: FloatConvert<Quad>>(value: F) -> Quad {
 macro_rules! with_format {
     ($format:expr, $float:ident => $body:expr) => {
         match $format {
-            Format::F16 => { type $float = Half; $body }
-            Format::Bf16 => { type $float = BFloat; $body }
-            Format::F32 => { type $float = Single; $body }
-            Format::F64 => { type $float = Double; $body }
+            Format::F16 => {
+                type $float = Half;
+                $body
+            }
+            Format::Bf16 => {
+                type $float = BFloat;
+                $body
+            }
+            Format::F32 => {
+                type $float = Single;
+                $body
+            }
+            Format::F64 => {
+                type $float = Double;
+                $body
+            }
         }
     };
 }
@@ -169,16 +196,18 @@ macro_rules! with_format {
 /// Two-operand arithmetic, correctly rounded.
 pub(crate) fn binary(format: Format, op: FloatOp, rounding: Rounding, a: u64, b: u64) -> u64 {
     match op {
-        FloatOp::Min | FloatOp::Max | FloatOp::MinNan | FloatOp::MaxNan => return extremum(format, op, a, b),
+        FloatOp::Min | FloatOp::Max | FloatOp::MinNan | FloatOp::MaxNan => {
+            return extremum(format, op, a, b);
+        }
         FloatOp::Add | FloatOp::Sub | FloatOp::Mul | FloatOp::Div => {}
     }
     if format == Format::F64 && (format.is_nan(a) || format.is_nan(b)) {
         return propagate(a, b, a);
     }
-    if rounding == Rounding::NearestEven {
-        if let Some(bits) = native(format, op, a, b) {
-            return bits;
-        }
+    if rounding == Rounding::NearestEven
+        && let Some(bits) = native(format, op, a, b)
+    {
+        return bits;
     }
     let mode = rounding.apfloat();
     let bits = with_format!(format, F => {
@@ -207,7 +236,11 @@ fn native(format: Format, op: FloatOp, a: u64, b: u64) -> Option<u64> {
                 FloatOp::Div => a / b,
                 FloatOp::Min | FloatOp::Max | FloatOp::MinNan | FloatOp::MaxNan => return None,
             };
-            Some(if r.is_nan() { format.nan() } else { u64::from(r.to_bits()) })
+            Some(if r.is_nan() {
+                format.nan()
+            } else {
+                u64::from(r.to_bits())
+            })
         }
         Format::F64 => {
             let (a, b) = (f64::from_bits(a), f64::from_bits(b));
@@ -218,7 +251,11 @@ fn native(format: Format, op: FloatOp, a: u64, b: u64) -> Option<u64> {
                 FloatOp::Div => a / b,
                 FloatOp::Min | FloatOp::Max | FloatOp::MinNan | FloatOp::MaxNan => return None,
             };
-            Some(if r.is_nan() { format.nan() } else { r.to_bits() })
+            Some(if r.is_nan() {
+                format.nan()
+            } else {
+                r.to_bits()
+            })
         }
         Format::F16 | Format::Bf16 => None,
     }
@@ -227,7 +264,10 @@ fn native(format: Format, op: FloatOp, a: u64, b: u64) -> Option<u64> {
 /// A double's NaN operand goes through, quieted; the first one wins.
 fn propagate(a: u64, b: u64, c: u64) -> u64 {
     const QUIET: u64 = 1 << 51;
-    [a, b, c].into_iter().find(|&x| Format::F64.is_nan(x)).map_or(Format::F64.nan(), |x| x | QUIET)
+    [a, b, c]
+        .into_iter()
+        .find(|&x| Format::F64.is_nan(x))
+        .map_or(Format::F64.nan(), |x| x | QUIET)
 }
 
 fn extremum(format: Format, op: FloatOp, a: u64, b: u64) -> u64 {
@@ -242,7 +282,11 @@ fn extremum(format: Format, op: FloatOp, a: u64, b: u64) -> u64 {
     // Order by sign and magnitude, so that −0 is less than +0.
     let key = |x: u64| {
         let magnitude = (x & !format.sign()) as i128;
-        if x & format.sign() != 0 { -magnitude - 1 } else { magnitude }
+        if x & format.sign() != 0 {
+            -magnitude - 1
+        } else {
+            magnitude
+        }
     };
     if (key(a) <= key(b)) == least { a } else { b }
 }
@@ -283,7 +327,11 @@ pub(crate) fn unary(format: Format, op: FloatUnary, rounding: Rounding, a: u64) 
         FloatUnary::Lg2 => x.log2(),
         FloatUnary::Sin => x.sin(),
         FloatUnary::Cos => x.cos(),
-        FloatUnary::Tanh | FloatUnary::Neg | FloatUnary::Abs | FloatUnary::Rcp | FloatUnary::Sqrt => x.tanh(),
+        FloatUnary::Tanh
+        | FloatUnary::Neg
+        | FloatUnary::Abs
+        | FloatUnary::Rcp
+        | FloatUnary::Sqrt => x.tanh(),
     };
     format.round(y, Rounding::NearestEven)
 }
@@ -308,7 +356,9 @@ fn square_root(format: Format, rounding: Rounding, a: u64) -> u64 {
     if format == Format::F64 {
         let bits = match (rounding, order) {
             (Rounding::Up, Some(std::cmp::Ordering::Less)) => root.next_up(),
-            (Rounding::Down | Rounding::Zero, Some(std::cmp::Ordering::Greater)) => root.next_down(),
+            (Rounding::Down | Rounding::Zero, Some(std::cmp::Ordering::Greater)) => {
+                root.next_down()
+            }
             _ => root,
         };
         return bits.to_bits();
@@ -341,7 +391,13 @@ pub(crate) fn test(format: Format, test: FloatTest, a: u64) -> bool {
 /// `cvt` between any two scalar types. The source is masked to its width; the result is not extended.
 pub(crate) fn convert(cvt: &Cvt, a: u64) -> u64 {
     match (cvt.from, cvt.to) {
-        (CvtType::Int { bits, signed }, CvtType::Int { bits: to, signed: to_signed }) => {
+        (
+            CvtType::Int { bits, signed },
+            CvtType::Int {
+                bits: to,
+                signed: to_signed,
+            },
+        ) => {
             let value = integer(a, bits, signed);
             let value = if cvt.sat {
                 value.clamp(least(to, to_signed), most(to, to_signed))
@@ -352,7 +408,7 @@ pub(crate) fn convert(cvt: &Cvt, a: u64) -> u64 {
         }
         (CvtType::Int { bits, signed }, CvtType::Float(format)) => {
             let value = Quad::from_i128(integer(a, bits, signed)).value;
-            let out = format.from_quad(value, cvt.rounding.unwrap_or(Rounding::NearestEven));
+            let out = format.narrow_quad(value, cvt.rounding.unwrap_or(Rounding::NearestEven));
             if cvt.sat { format.saturate(out) } else { out }
         }
         (CvtType::Float(format), CvtType::Int { bits, signed }) => {
@@ -366,9 +422,14 @@ pub(crate) fn convert(cvt: &Cvt, a: u64) -> u64 {
                 };
             }
             let value = format.quad(a);
-            let rounded = value.round_to_integral(cvt.rounding.unwrap_or(Rounding::Zero).apfloat()).value;
+            let rounded = value
+                .round_to_integral(cvt.rounding.unwrap_or(Rounding::Zero).apfloat())
+                .value;
             let value = rounded.to_i128_r(128, Round::TowardZero, &mut false).value;
-            mask(value.clamp(least(bits, signed), most(bits, signed)) as u64, bits)
+            mask(
+                value.clamp(least(bits, signed), most(bits, signed)) as u64,
+                bits,
+            )
         }
         (CvtType::Float(from), CvtType::Float(to)) => {
             let flush_source = cvt.ftz && from == Format::F32;
@@ -378,19 +439,31 @@ pub(crate) fn convert(cvt: &Cvt, a: u64) -> u64 {
                 to.nan()
             } else if cvt.integral {
                 let rounded = from.quad(a).round_to_integral(rounding.apfloat()).value;
-                to.from_quad(rounded, Rounding::NearestEven)
+                to.narrow_quad(rounded, Rounding::NearestEven)
             } else {
-                to.from_quad(from.quad(a), rounding)
+                to.narrow_quad(from.quad(a), rounding)
             };
-            let out = if cvt.ftz && to == Format::F32 { to.flush(out) } else { out };
+            let out = if cvt.ftz && to == Format::F32 {
+                to.flush(out)
+            } else {
+                out
+            };
             let out = if cvt.sat { to.saturate(out) } else { out };
-            if cvt.relu && out & to.sign() != 0 && !to.is_nan(out) { 0 } else { out }
+            if cvt.relu && out & to.sign() != 0 && !to.is_nan(out) {
+                0
+            } else {
+                out
+            }
         }
     }
 }
 
 fn mask(value: u64, bits: u8) -> u64 {
-    if bits == 64 { value } else { value & ((1 << bits) - 1) }
+    if bits == 64 {
+        value
+    } else {
+        value & ((1 << bits) - 1)
+    }
 }
 
 fn integer(value: u64, bits: u8, signed: bool) -> i128 {
@@ -407,5 +480,9 @@ fn least(bits: u8, signed: bool) -> i128 {
 }
 
 fn most(bits: u8, signed: bool) -> i128 {
-    if signed { (1 << (bits - 1)) - 1 } else { (1 << bits) - 1 }
+    if signed {
+        (1 << (bits - 1)) - 1
+    } else {
+        (1 << bits) - 1
+    }
 }

@@ -102,8 +102,23 @@ pub(crate) struct Cursor {
 
 impl Default for Cursor {
     fn default() -> Self {
-        Self { page_number: u64::MAX, region: 0, page: 0 }
+        Self {
+            page_number: u64::MAX,
+            region: 0,
+            page: 0,
+        }
     }
+}
+
+/// Distinct 32-byte sectors of a buffer that were accessed, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touched {
+    /// Bytes of sectors read.
+    pub read: u64,
+    /// Bytes of sectors written.
+    pub written: u64,
+    /// Size of the buffer.
+    pub size: u64,
 }
 
 /// Device memory.
@@ -116,7 +131,11 @@ pub struct Memory {
 impl Memory {
     /// Memory that holds a module's variables and nothing else.
     pub(crate) fn new(variables: &[ModuleVariable]) -> Self {
-        let end = variables.iter().map(|v| v.address + v.bytes.len() as u64).max().unwrap_or(MODULE_BASE);
+        let end = variables
+            .iter()
+            .map(|v| v.address + v.bytes.len() as u64)
+            .max()
+            .unwrap_or(MODULE_BASE);
         let mut image = vec![0; (end - MODULE_BASE) as usize];
         for variable in variables {
             let at = (variable.address - MODULE_BASE) as usize;
@@ -127,13 +146,29 @@ impl Memory {
             [one] => one.name.clone(),
             [first, ..] => format!("{} and other module variables", first.name),
         };
-        let mut memory = Self { regions: Vec::new(), pages: Vec::new(), next_block: 1 };
-        memory.push(name, MODULE_BASE, image.len() as u64, true, Initial::Bytes(image.into()));
+        let mut memory = Self {
+            regions: Vec::new(),
+            pages: Vec::new(),
+            next_block: 1,
+        };
+        memory.push(
+            name,
+            MODULE_BASE,
+            image.len() as u64,
+            true,
+            Initial::Bytes(image.into()),
+        );
         memory
     }
 
     /// Adds a buffer and gives its device address.
-    pub fn add(&mut self, name: impl Into<String>, bytes: u64, writable: bool, initial: Initial) -> u64 {
+    pub fn add(
+        &mut self,
+        name: impl Into<String>,
+        bytes: u64,
+        writable: bool,
+        initial: Initial,
+    ) -> u64 {
         let base = MODULE_BASE + ((FIRST_BUFFER + self.regions.len() as u64 - 1) << SPACING);
         self.push(name.into(), base, bytes, writable, initial);
         base
@@ -163,18 +198,23 @@ impl Memory {
         Some(out)
     }
 
-    /// Bytes of distinct sectors read and written, each buffer on its own: (read, written, size).
-    pub fn touched(&self) -> Vec<(u64, u64, u64)> {
+    /// What was accessed of each buffer.
+    pub fn touched(&self) -> Vec<Touched> {
         self.regions
             .iter()
             .map(|region| {
-                let mut sums = (0, 0, region.bytes);
-                for &made in region.table.iter().filter(|&&made| made > 0) {
-                    let page = &self.pages[made as usize - 1];
-                    sums.0 += u64::from(page.read.count_ones()) * 32;
-                    sums.1 += u64::from(page.written.count_ones()) * 32;
-                }
-                sums
+                let made = region.table.iter().filter(|&&made| made > 0);
+                let pages = made.map(|&made| &self.pages[made as usize - 1]);
+                let zero = Touched {
+                    read: 0,
+                    written: 0,
+                    size: region.bytes,
+                };
+                pages.fold(zero, |sum, page| Touched {
+                    read: sum.read + u64::from(page.read.count_ones()) * 32,
+                    written: sum.written + u64::from(page.written.count_ones()) * 32,
+                    ..sum
+                })
             })
             .collect()
     }
@@ -225,8 +265,16 @@ impl Memory {
         }
         let number = (address - self.regions[index].base) / PAGE;
         let made = self.regions[index].table[number as usize];
-        let page = if made == 0 { self.make(index, number) } else { made as usize - 1 };
-        Ok(Cursor { page_number: address / PAGE, region: index, page })
+        let page = if made == 0 {
+            self.make(index, number)
+        } else {
+            made as usize - 1
+        };
+        Ok(Cursor {
+            page_number: address / PAGE,
+            region: index,
+            page,
+        })
     }
 
     fn make(&mut self, region: usize, number: u64) -> usize {
@@ -234,9 +282,16 @@ impl Memory {
         let at = &mut self.regions[region];
         let length = (at.bytes - number * PAGE).min(PAGE) as usize;
         fill(&at.initial, number * PAGE, &mut data[..length]);
-        let defined = matches!(at.initial, Initial::Poison(_)).then(|| Box::new([0; PAGE_BYTES / 64]));
+        let defined =
+            matches!(at.initial, Initial::Poison(_)).then(|| Box::new([0; PAGE_BYTES / 64]));
         let page = self.pages.len();
-        self.pages.push(Page { data, defined, writers: None, read: 0, written: 0 });
+        self.pages.push(Page {
+            data,
+            defined,
+            writers: None,
+            read: 0,
+            written: 0,
+        });
         at.table[number as usize] = page as u32 + 1;
         page
     }
@@ -264,7 +319,13 @@ impl Memory {
 
     /// Reads `out.len()` bytes (a power of two). `Ok(false)`: some of them were never written.
     #[inline]
-    pub(crate) fn read(&mut self, cursor: &mut Cursor, address: u64, out: &mut [u8], checks: bool) -> Result<bool, Refusal> {
+    pub(crate) fn read(
+        &mut self,
+        cursor: &mut Cursor,
+        address: u64,
+        out: &mut [u8],
+        checks: bool,
+    ) -> Result<bool, Refusal> {
         let at = self.locate(cursor, address, out.len() as u64)?;
         let page = &mut self.pages[cursor.page];
         out.copy_from_slice(&page.data[at..at + out.len()]);
@@ -342,10 +403,19 @@ impl Page {
                     !author.synchronised
                 };
                 if unordered && found.is_none() && self.data[from..to] != data[from - at..to - at] {
-                    found = Some(Overwrite { pc: last.pc, other_block: last.block != author.block });
+                    found = Some(Overwrite {
+                        pc: last.pc,
+                        other_block: last.block != author.block,
+                    });
                 }
             }
-            *last = Writer { block: author.block, clock: own, pc: author.pc, warp: author.warp, bytes };
+            *last = Writer {
+                block: author.block,
+                clock: own,
+                pc: author.pc,
+                warp: author.warp,
+                bytes,
+            };
         }
         found
     }

@@ -24,7 +24,8 @@ pub(crate) enum Pipe {
 
 impl Pipe {
     pub const COUNT: usize = 5;
-    pub const ALL: [Self; Self::COUNT] = [Self::Fp32, Self::Int, Self::Fp64, Self::Half, Self::Special];
+    pub const ALL: [Self; Self::COUNT] =
+        [Self::Fp32, Self::Int, Self::Fp64, Self::Half, Self::Special];
 
     /// Results per SM and cycle.
     pub fn lanes(self, limits: &Limits) -> f64 {
@@ -91,7 +92,11 @@ fn parallelism(program: &Program, mix: &[Mix], block: std::ops::Range<usize>) ->
     let (mut longest, mut sum) = (0.0f64, 0.0);
     for pc in block {
         let depends = &program.depends[pc];
-        let start = depends.reads.iter().filter_map(|r| ready.get(r)).fold(0.0f64, |a, &b| a.max(b));
+        let start = depends
+            .reads
+            .iter()
+            .filter_map(|r| ready.get(r))
+            .fold(0.0f64, |a, &b| a.max(b));
         let end = start + mix[pc].slots;
         sum += mix[pc].slots;
         longest = longest.max(end);
@@ -156,7 +161,10 @@ fn group_loads(program: &Program, mix: &mut [Mix], block: std::ops::Range<usize>
 }
 
 fn counted(access: &Access) -> bool {
-    matches!(access.space, Space::Global | Space::Generic | Space::Shared | Space::Local) && !access.private
+    matches!(
+        access.space,
+        Space::Global | Space::Generic | Space::Shared | Space::Local
+    ) && !access.private
 }
 
 fn cost(op: &Op) -> Mix {
@@ -165,11 +173,15 @@ fn cost(op: &Op) -> Mix {
         // Parameters are read from the constant bank by whoever uses them.
         Op::Load(access) if !counted(access) => (0.0, None, 0.0),
         Op::Load(access) | Op::Store(access) => {
-            let vectors = (f64::from(access.bytes) * f64::from(access.count) / 16.0).ceil().max(1.0);
+            let vectors = (f64::from(access.bytes) * f64::from(access.count) / 16.0)
+                .ceil()
+                .max(1.0);
             (vectors, None, 0.0)
         }
         Op::Atomic(_) => (1.0, None, 0.0),
-        Op::Shfl { .. } | Op::Vote { .. } | Op::Match { .. } | Op::Elect { .. } => (1.0, Some(Pipe::Special), 0.5),
+        Op::Shfl { .. } | Op::Vote { .. } | Op::Match { .. } | Op::Elect { .. } => {
+            (1.0, Some(Pipe::Special), 0.5)
+        }
         Op::Redux { .. } => (1.0, Some(Pipe::Special), 1.0),
         Op::Activemask { .. } | Op::ReadClock { .. } => (1.0, None, 0.0),
         Op::Branch { .. } | Op::Exit | Op::Return => (1.0, None, 0.0),
@@ -179,7 +191,13 @@ fn cost(op: &Op) -> Mix {
         Op::Fence => (4.0, None, 0.0),
         Op::StackAddress { .. } | Op::Trap | Op::Nothing => (0.0, None, 0.0),
     };
-    Mix { slots, pipe, pipe_uses, parallel: 1.0, overlapped: 0.0 }
+    Mix {
+        slots,
+        pipe,
+        pipe_uses,
+        parallel: 1.0,
+        overlapped: 0.0,
+    }
 }
 
 fn arithmetic(alu: &Alu) -> (f64, Option<Pipe>, f64) {
@@ -200,8 +218,15 @@ fn arithmetic(alu: &Alu) -> (f64, Option<Pipe>, f64) {
             (_, Width::B64) => int(2.0),
             (_, Width::B16 | Width::B32) => int(1.0),
         },
-        Alu::AddSat { .. } | Alu::Mul24 { .. } | Alu::Mad { width: Width::B16 | Width::B32, .. } => int(1.0),
-        Alu::Mad { width: Width::B64, .. } => int(4.0),
+        Alu::AddSat { .. }
+        | Alu::Mul24 { .. }
+        | Alu::Mad {
+            width: Width::B16 | Width::B32,
+            ..
+        } => int(1.0),
+        Alu::Mad {
+            width: Width::B64, ..
+        } => int(4.0),
         Alu::MulWide { .. } | Alu::MadWide { .. } => int(1.0),
         Alu::IntUnary { .. } | Alu::Sad { .. } | Alu::Bfe { .. } | Alu::Bfi { .. } => int(1.0),
         Alu::BitQuery { .. } => (1.0, Some(Pipe::Special), 1.0),
@@ -231,13 +256,19 @@ fn arithmetic(alu: &Alu) -> (f64, Option<Pipe>, f64) {
         },
         Alu::Packed { format, .. } | Alu::PackedFma { format, .. } => float(format, 1.0),
         Alu::PackedUnary { .. } => (2.0, Some(Pipe::Special), 2.0),
-        Alu::Copysign { .. } | Alu::Testp { .. } | Alu::Set { .. } | Alu::Selp { .. } | Alu::Slct { .. } => int(1.0),
+        Alu::Copysign { .. }
+        | Alu::Testp { .. }
+        | Alu::Set { .. }
+        | Alu::Selp { .. }
+        | Alu::Slct { .. } => int(1.0),
         Alu::Setp { .. } => int(1.0),
         // Folded into the instructions that use them.
         Alu::PredLogic { .. } | Alu::PredMove { .. } => (0.5, None, 0.0),
-        Alu::Move32 { .. } | Alu::Move64 { .. } | Alu::Pack { .. } | Alu::Unpack { .. } | Alu::Cvta { .. } => {
-            (0.0, None, 0.0)
-        }
+        Alu::Move32 { .. }
+        | Alu::Move64 { .. }
+        | Alu::Pack { .. }
+        | Alu::Unpack { .. }
+        | Alu::Cvta { .. } => (0.0, None, 0.0),
         Alu::Convert { .. } | Alu::ConvertPacked { .. } => (1.0, Some(Pipe::Special), 1.0),
         Alu::Isspacep { .. } => int(1.0),
     }

@@ -20,7 +20,7 @@ mod shared;
 pub use counts::{Counts, FlopCounts, LineCounts};
 pub use finding::{Finding, FindingKind};
 pub use machine::{Launch, Options, Outcome, Stop};
-pub use memory::{Generator, Initial, Memory};
+pub use memory::{Generator, Initial, Memory, Touched};
 pub use op::{ParamInfo, Program};
 
 use crate::ptx::ir::Module;
@@ -39,6 +39,11 @@ pub fn memory(program: &Program) -> Memory {
 }
 
 /// Runs a launch; memory keeps what it wrote.
-pub fn launch(program: &Program, memory: &mut Memory, launch: &Launch, options: &Options) -> Outcome {
+pub fn launch(
+    program: &Program,
+    memory: &mut Memory,
+    launch: &Launch,
+    options: &Options,
+) -> Outcome {
     machine::launch(program, memory, launch, options)
 }

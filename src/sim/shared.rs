@@ -20,7 +20,10 @@ struct Mark {
 
 impl Mark {
     fn new(clock: u32, bytes: u32, atomic: bool, warp: usize, pc: Pc) -> Self {
-        Self { clock, info: bytes << 28 | u32::from(atomic) << 27 | (warp as u32) << 22 | (pc & 0x3f_ffff) }
+        Self {
+            clock,
+            info: bytes << 28 | u32::from(atomic) << 27 | (warp as u32) << 22 | (pc & 0x3f_ffff),
+        }
     }
 
     fn bytes(self) -> u32 {
@@ -126,7 +129,10 @@ impl Shared {
     /// Wavefronts the request took, and the least its distinct words need.
     #[inline]
     pub fn end_request(&self) -> (u32, u32) {
-        (u32::from(self.wavefronts).max(1), self.distinct.div_ceil(32).max(1))
+        (
+            u32::from(self.wavefronts).max(1),
+            self.distinct.div_ceil(32).max(1),
+        )
     }
 
     #[inline]
@@ -141,25 +147,44 @@ impl Shared {
 
     /// Notes a read of some bytes of a word.
     #[inline]
-    pub fn read(&mut self, index: usize, bytes: u32, atomic: bool, warp: usize, clock: &Clock, pc: Pc) -> Seen {
+    pub fn read(
+        &mut self,
+        index: usize,
+        bytes: u32,
+        atomic: bool,
+        warp: usize,
+        clock: &Clock,
+        pc: Pc,
+    ) -> Seen {
         let cell = &mut self.cells[index];
         if cell.request == self.request {
             return Seen::default();
         }
         cell.request = self.request;
-        count(&mut self.banks, &mut self.wavefronts, &mut self.distinct, index);
+        count(
+            &mut self.banks,
+            &mut self.wavefronts,
+            &mut self.distinct,
+            index,
+        );
         if !self.checks {
             return Seen::default();
         }
         let write = cell.write;
-        let mut seen = Seen { race: None, undefined: write.clock <= self.base };
+        let mut seen = Seen {
+            race: None,
+            undefined: write.clock <= self.base,
+        };
         let clash = write.clock > clock[write.warp()]
             && write.clock > self.base
             && write.warp() != warp
             && write.bytes() & bytes != 0
             && !(write.atomic() && atomic);
         if clash {
-            seen.race = Some(Race { hazard: Hazard::ReadAfterWrite, earlier: write.pc() });
+            seen.race = Some(Race {
+                hazard: Hazard::ReadAfterWrite,
+                earlier: write.pc(),
+            });
         }
         let mark = Mark::new(clock[warp], bytes, atomic, warp, pc);
         let [first, second] = &mut cell.reads;
@@ -170,14 +195,21 @@ impl Shared {
                 std::mem::swap(first, second);
             }
         }
-        let merged = if first.clock == mark.clock && first.warp() == warp { first.bytes() | bytes } else { bytes };
+        let merged = if first.clock == mark.clock && first.warp() == warp {
+            first.bytes() | bytes
+        } else {
+            bytes
+        };
         *first = Mark::new(clock[warp], merged, atomic, warp, pc);
         seen
     }
 
     /// Notes a write; `same` when the bytes do not change.
     #[inline]
-    #[expect(clippy::too_many_arguments, reason = "an access has these parts; it is the hot path")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "an access has these parts; it is the hot path"
+    )]
     pub fn write(
         &mut self,
         index: usize,
@@ -192,7 +224,12 @@ impl Shared {
         let repeated = cell.request == self.request;
         if !repeated {
             cell.request = self.request;
-            count(&mut self.banks, &mut self.wavefronts, &mut self.distinct, index);
+            count(
+                &mut self.banks,
+                &mut self.wavefronts,
+                &mut self.distinct,
+                index,
+            );
         }
         if !self.checks {
             return None;
@@ -206,12 +243,18 @@ impl Shared {
                 && !(mark.atomic() && atomic)
         };
         let race = if clash(cell.write) && !same {
-            Some(Race { hazard: Hazard::WriteAfterWrite, earlier: cell.write.pc() })
+            Some(Race {
+                hazard: Hazard::WriteAfterWrite,
+                earlier: cell.write.pc(),
+            })
         } else {
             cell.reads
                 .into_iter()
                 .find(|&mark| clash(mark) && !same)
-                .map(|mark| Race { hazard: Hazard::WriteAfterRead, earlier: mark.pc() })
+                .map(|mark| Race {
+                    hazard: Hazard::WriteAfterRead,
+                    earlier: mark.pc(),
+                })
         };
         let merged = if cell.write.clock == clock[warp] && cell.write.warp() == warp {
             cell.write.bytes() | bytes

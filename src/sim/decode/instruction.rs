@@ -4,9 +4,9 @@ use crate::ptx::ir::{Immediate, Instruction, Operand};
 
 use super::super::float::{Format, Rounding};
 use super::super::op::{
-    Access, Alu, Atom, AtomOp, AtomType, Barrier, BarrierKind, BitQuery, Call, CarryOp, Clock, Combine, Compare,
-    CompareType, Cvt, CvtType, FloatMode, FloatOp, FloatTest, FloatUnary, IntOp, IntUnary, Op, Passed, Piece,
-    PrmtMode, ReduxOp, Reg, ShflMode, Space, VoteMode,
+    Access, Alu, Atom, AtomOp, AtomType, Barrier, BarrierKind, BitQuery, Call, CarryOp, Clock,
+    Combine, Compare, CompareType, Cvt, CvtType, FloatMode, FloatOp, FloatTest, FloatUnary, IntOp,
+    IntUnary, Op, Passed, Piece, PrmtMode, ReduxOp, Reg, ShflMode, Space, VoteMode,
 };
 use super::operand::{AddressOf, Kind, Ty, show};
 use super::symbols::Symbol;
@@ -30,7 +30,10 @@ impl<'a> Parts<'a> {
     }
 
     fn types(self) -> impl Iterator<Item = Ty> + 'a {
-        self.instruction.modifiers.iter().filter_map(|m| Ty::parse(m))
+        self.instruction
+            .modifiers
+            .iter()
+            .filter_map(|m| Ty::parse(m))
     }
 
     /// The last type among the modifiers: the instruction's, or a conversion's source.
@@ -50,7 +53,10 @@ impl<'a> Parts<'a> {
     }
 
     fn unknown(self) -> String {
-        format!("the simulator does not know `{}`", self.instruction.mnemonic())
+        format!(
+            "the simulator does not know `{}`",
+            self.instruction.mnemonic()
+        )
     }
 
     fn rounding(self) -> Option<Rounding> {
@@ -119,7 +125,10 @@ impl<'a> Parts<'a> {
 
     fn compare_type(self, ty: Ty) -> Result<CompareType, String> {
         Ok(match ty.kind {
-            Kind::Float(format) => CompareType::Float { format, ftz: self.has("ftz") },
+            Kind::Float(format) => CompareType::Float {
+                format,
+                ftz: self.has("ftz"),
+            },
             // `lo`, `ls`, `hi`, `hs` are unsigned whatever the type says.
             Kind::Bits | Kind::Unsigned | Kind::Signed => CompareType::Int {
                 width: ty.width(),
@@ -146,48 +155,97 @@ impl Decoder<'_> {
     pub(super) fn instruction(&mut self, body: &mut Body, instruction: &Instruction) -> Decoded {
         let p = Parts { instruction };
         match instruction.opcode.as_str() {
-            "add" | "sub" | "mul" | "div" | "rem" | "min" | "max" | "and" | "or" | "xor" | "shl" | "shr" => {
-                self.binary(body, p)
-            }
+            "add" | "sub" | "mul" | "div" | "rem" | "min" | "max" | "and" | "or" | "xor"
+            | "shl" | "shr" => self.binary(body, p),
             "addc" | "subc" | "madc" => self.carry(body, p, true),
             "mad" | "fma" => self.multiply_add(body, p),
             "mul24" | "mad24" => self.mul24(body, p),
             "sad" => {
                 let ty = p.ty()?;
                 let [dst, a, b, c] = self.four(body, p, ty)?;
-                Ok(Op::Alu(Alu::Sad { width: ty.width(), signed: ty.signed(), dst, a, b, c }))
+                Ok(Op::Alu(Alu::Sad {
+                    width: ty.width(),
+                    signed: ty.signed(),
+                    dst,
+                    a,
+                    b,
+                    c,
+                }))
             }
-            "neg" | "abs" | "not" | "cnot" | "brev" | "rcp" | "sqrt" | "rsqrt" | "ex2" | "lg2" | "sin" | "cos"
-            | "tanh" => self.unary(body, p),
+            "neg" | "abs" | "not" | "cnot" | "brev" | "rcp" | "sqrt" | "rsqrt" | "ex2" | "lg2"
+            | "sin" | "cos" | "tanh" => self.unary(body, p),
             "popc" | "clz" | "bfind" => self.bit_query(body, p),
             "bfe" => {
                 let ty = p.ty()?;
-                let (dst, a) = (self.dst(body, p.operand(0)?, ty)?, self.src(body, p.operand(1)?, ty)?);
-                let (b, c) = (self.src(body, p.operand(2)?, Ty::B32)?, self.src(body, p.operand(3)?, Ty::B32)?);
-                Ok(Op::Alu(Alu::Bfe { wide: ty.wide(), signed: ty.signed(), dst, a, b, c }))
+                let (dst, a) = (
+                    self.dst(body, p.operand(0)?, ty)?,
+                    self.src(body, p.operand(1)?, ty)?,
+                );
+                let (b, c) = (
+                    self.src(body, p.operand(2)?, Ty::B32)?,
+                    self.src(body, p.operand(3)?, Ty::B32)?,
+                );
+                Ok(Op::Alu(Alu::Bfe {
+                    wide: ty.wide(),
+                    signed: ty.signed(),
+                    dst,
+                    a,
+                    b,
+                    c,
+                }))
             }
             "bfi" => {
                 let ty = p.ty()?;
                 let dst = self.dst(body, p.operand(0)?, ty)?;
-                let (a, b) = (self.src(body, p.operand(1)?, ty)?, self.src(body, p.operand(2)?, ty)?);
-                let (c, d) = (self.src(body, p.operand(3)?, Ty::B32)?, self.src(body, p.operand(4)?, Ty::B32)?);
-                Ok(Op::Alu(Alu::Bfi { wide: ty.wide(), dst, a, b, c, d }))
+                let (a, b) = (
+                    self.src(body, p.operand(1)?, ty)?,
+                    self.src(body, p.operand(2)?, ty)?,
+                );
+                let (c, d) = (
+                    self.src(body, p.operand(3)?, Ty::B32)?,
+                    self.src(body, p.operand(4)?, Ty::B32)?,
+                );
+                Ok(Op::Alu(Alu::Bfi {
+                    wide: ty.wide(),
+                    dst,
+                    a,
+                    b,
+                    c,
+                    d,
+                }))
             }
             "fns" => {
                 let [dst, mask, base, offset] = self.four(body, p, Ty::B32)?;
-                Ok(Op::Alu(Alu::Fns { dst, mask, base, offset }))
+                Ok(Op::Alu(Alu::Fns {
+                    dst,
+                    mask,
+                    base,
+                    offset,
+                }))
             }
             "prmt" => self.prmt(body, p),
             "lop3" => self.lop3(body, p),
             "shf" => {
                 let [dst, a, b, c] = self.four(body, p, Ty::B32)?;
-                Ok(Op::Alu(Alu::Shf { left: p.has("l"), clamp: p.has("clamp"), dst, a, b, c }))
+                Ok(Op::Alu(Alu::Shf {
+                    left: p.has("l"),
+                    clamp: p.has("clamp"),
+                    dst,
+                    a,
+                    b,
+                    c,
+                }))
             }
             "dp4a" | "dp2a" => self.dot(body, p),
             "copysign" => {
                 let ty = p.ty()?;
                 let [dst, a, b] = self.three(body, p, ty)?;
-                Ok(Op::Alu(Alu::Copysign { wide: ty.wide(), dst, a, b }))
+                Ok(Op::Alu(Alu::Copysign {
+                    wide: ty.wide(),
+                    dst,
+                    a,
+                    b,
+                }))
             }
             "testp" => self.testp(body, p),
             "setp" => self.setp(body, p),
@@ -196,7 +254,13 @@ impl Decoder<'_> {
                 let ty = p.ty()?;
                 let [dst, a, b] = self.three(body, p, ty)?;
                 let condition = self.pred(body, p.operand(3)?)?;
-                Ok(Op::Alu(Alu::Selp { wide: ty.wide(), dst, a, b, condition }))
+                Ok(Op::Alu(Alu::Selp {
+                    wide: ty.wide(),
+                    dst,
+                    a,
+                    b,
+                    condition,
+                }))
             }
             "slct" => self.slct(body, p),
             "mov" => self.mov(body, p),
@@ -205,12 +269,21 @@ impl Decoder<'_> {
                 let ty = p.ty()?;
                 let dst = self.dst_any(body, p.operand(0)?, ty)?;
                 let a = self.src_any(body, p.operand(1)?, ty)?;
-                Ok(Op::Alu(Alu::Cvta { space: p.space(), to_generic: !p.has("to"), dst, a }))
+                Ok(Op::Alu(Alu::Cvta {
+                    space: p.space(),
+                    to_generic: !p.has("to"),
+                    dst,
+                    a,
+                }))
             }
             "isspacep" => {
                 let dst = self.dst_pred(body, p.operand(0)?)?;
                 let a = self.src_any(body, p.operand(1)?, Ty::B64)?;
-                Ok(Op::Alu(Alu::Isspacep { space: p.space(), dst, a }))
+                Ok(Op::Alu(Alu::Isspacep {
+                    space: p.space(),
+                    dst,
+                    a,
+                }))
             }
             "ld" | "ldu" => self.load(body, p),
             "st" => self.store(body, p),
@@ -224,10 +297,18 @@ impl Decoder<'_> {
                 let leader = self.dst(body, leader, Ty::B32)?;
                 let elected = self.dst_pred(body, elected.unwrap_or(&Operand::Sink))?;
                 let members = self.src(body, p.operand(1)?, Ty::B32)?;
-                Ok(Op::Elect { leader, elected, members })
+                Ok(Op::Elect {
+                    leader,
+                    elected,
+                    members,
+                })
             }
-            "activemask" => Ok(Op::Activemask { dst: self.dst(body, p.operand(0)?, Ty::B32)? }),
-            "bra" => Ok(Op::Branch { target: self.label(body, p.operand(0)?)? }),
+            "activemask" => Ok(Op::Activemask {
+                dst: self.dst(body, p.operand(0)?, Ty::B32)?,
+            }),
+            "bra" => Ok(Op::Branch {
+                target: self.label(body, p.operand(0)?)?,
+            }),
             "brx" => self.indexed_branch(body, p),
             "call" => self.call(body, p),
             "ret" => Ok(Op::Return),
@@ -235,10 +316,17 @@ impl Decoder<'_> {
             "trap" | "brkpt" => Ok(Op::Trap),
             "bar" | "barrier" => self.barrier(body, p),
             "membar" => Ok(Op::Fence),
-            "fence" if !p.instruction.modifiers.iter().any(|m| m.starts_with("mbarrier")) => Ok(Op::Fence),
-            "prefetch" | "prefetchu" | "nanosleep" | "pmevent" | "griddepcontrol" | "applypriority" | "discard" => {
-                Ok(Op::Nothing)
+            "fence"
+                if !p
+                    .instruction
+                    .modifiers
+                    .iter()
+                    .any(|m| m.starts_with("mbarrier")) =>
+            {
+                Ok(Op::Fence)
             }
+            "prefetch" | "prefetchu" | "nanosleep" | "pmevent" | "griddepcontrol"
+            | "applypriority" | "discard" => Ok(Op::Nothing),
             "createpolicy" => {
                 let dst = self.dst(body, p.operand(0)?, Ty::B64)?;
                 let a = self.constant(body, 0, Ty::B64).slot;
@@ -279,7 +367,10 @@ impl Decoder<'_> {
                     _ => return Err(p.unknown()),
                 };
                 let dst = self.dst_pred(body, p.operand(0)?)?;
-                let (a, b) = (self.pred(body, p.operand(1)?)?, self.pred(body, p.operand(2)?)?);
+                let (a, b) = (
+                    self.pred(body, p.operand(1)?)?,
+                    self.pred(body, p.operand(2)?)?,
+                );
                 Ok(Op::Alu(Alu::PredLogic { op, dst, a, b }))
             }
             Kind::Float(format) | Kind::Packed(format) => {
@@ -301,10 +392,28 @@ impl Decoder<'_> {
                 let mode = p.mode();
                 let plain = mode.rounding == Rounding::NearestEven && !mode.ftz && !mode.sat;
                 Ok(match (ty.kind, op) {
-                    (Kind::Packed(_), _) => Op::Alu(Alu::Packed { format, op, mode, dst, a, b }),
-                    (_, FloatOp::Add) if plain && format == Format::F32 => Op::Alu(Alu::FAdd { dst, a, b }),
-                    (_, FloatOp::Mul) if plain && format == Format::F32 => Op::Alu(Alu::FMul { dst, a, b }),
-                    _ => Op::Alu(Alu::Float { format, op, mode, dst, a, b }),
+                    (Kind::Packed(_), _) => Op::Alu(Alu::Packed {
+                        format,
+                        op,
+                        mode,
+                        dst,
+                        a,
+                        b,
+                    }),
+                    (_, FloatOp::Add) if plain && format == Format::F32 => {
+                        Op::Alu(Alu::FAdd { dst, a, b })
+                    }
+                    (_, FloatOp::Mul) if plain && format == Format::F32 => {
+                        Op::Alu(Alu::FMul { dst, a, b })
+                    }
+                    _ => Op::Alu(Alu::Float {
+                        format,
+                        op,
+                        mode,
+                        dst,
+                        a,
+                        b,
+                    }),
                 })
             }
             Kind::Bits | Kind::Unsigned | Kind::Signed => self.integer(body, p, ty),
@@ -315,21 +424,49 @@ impl Decoder<'_> {
         let signed = ty.signed();
         let op = match p.instruction.opcode.as_str() {
             "mul" if p.has("wide") => {
-                let wide = Ty { bits: ty.bits * 2, ..ty };
+                let wide = Ty {
+                    bits: ty.bits * 2,
+                    ..ty
+                };
                 let dst = self.dst(body, p.operand(0)?, wide)?;
-                let (a, b) = (self.src(body, p.operand(1)?, ty)?, self.src(body, p.operand(2)?, ty)?);
-                return Ok(Op::Alu(Alu::MulWide { width: ty.width(), signed, dst, a, b }));
+                let (a, b) = (
+                    self.src(body, p.operand(1)?, ty)?,
+                    self.src(body, p.operand(2)?, ty)?,
+                );
+                return Ok(Op::Alu(Alu::MulWide {
+                    width: ty.width(),
+                    signed,
+                    dst,
+                    a,
+                    b,
+                }));
             }
             "add" | "sub" if p.has("sat") => {
                 let [dst, a, b] = self.three(body, p, ty)?;
-                return Ok(Op::Alu(Alu::AddSat { subtract: p.instruction.opcode == "sub", dst, a, b }));
+                return Ok(Op::Alu(Alu::AddSat {
+                    subtract: p.instruction.opcode == "sub",
+                    dst,
+                    a,
+                    b,
+                }));
             }
             "shl" | "shr" => {
                 let dst = self.dst(body, p.operand(0)?, ty)?;
                 let a = self.src(body, p.operand(1)?, ty)?;
                 let b = self.src(body, p.operand(2)?, Ty::B32)?;
-                let op = if p.instruction.opcode == "shl" { IntOp::Shl } else { IntOp::Shr };
-                return Ok(Op::Alu(Alu::Int { width: ty.width(), op, signed, dst, a, b }));
+                let op = if p.instruction.opcode == "shl" {
+                    IntOp::Shl
+                } else {
+                    IntOp::Shr
+                };
+                return Ok(Op::Alu(Alu::Int {
+                    width: ty.width(),
+                    op,
+                    signed,
+                    dst,
+                    a,
+                    b,
+                }));
             }
             "add" => IntOp::Add,
             "sub" => IntOp::Sub,
@@ -345,7 +482,14 @@ impl Decoder<'_> {
             _ => return Err(p.unknown()),
         };
         let [dst, a, b] = self.three(body, p, ty)?;
-        Ok(Op::Alu(Alu::Int { width: ty.width(), op, signed, dst, a, b }))
+        Ok(Op::Alu(Alu::Int {
+            width: ty.width(),
+            op,
+            signed,
+            dst,
+            a,
+            b,
+        }))
     }
 
     fn carry(&mut self, body: &mut Body, p: Parts, carry_in: bool) -> Decoded {
@@ -365,7 +509,17 @@ impl Decoder<'_> {
             CarryOp::MadLo | CarryOp::MadHi => self.src(body, p.operand(3)?, ty)?,
             CarryOp::Add | CarryOp::Sub => a,
         };
-        Ok(Op::Alu(Alu::Carry { wide, op, signed, carry_in, carry_out, dst, a, b, c }))
+        Ok(Op::Alu(Alu::Carry {
+            wide,
+            op,
+            signed,
+            carry_in,
+            carry_out,
+            dst,
+            a,
+            b,
+            c,
+        }))
     }
 
     fn multiply_add(&mut self, body: &mut Body, p: Parts) -> Decoded {
@@ -374,16 +528,33 @@ impl Decoder<'_> {
             Kind::Float(format) => {
                 let [dst, a, b, c] = self.four(body, p, ty)?;
                 let (mode, relu) = (p.mode(), p.has("relu"));
-                let plain = mode.rounding == Rounding::NearestEven && !mode.ftz && !mode.sat && !relu;
+                let plain =
+                    mode.rounding == Rounding::NearestEven && !mode.ftz && !mode.sat && !relu;
                 Ok(if plain && format == Format::F32 {
                     Op::Alu(Alu::FFma { dst, a, b, c })
                 } else {
-                    Op::Alu(Alu::FloatFma { format, mode, relu, dst, a, b, c })
+                    Op::Alu(Alu::FloatFma {
+                        format,
+                        mode,
+                        relu,
+                        dst,
+                        a,
+                        b,
+                        c,
+                    })
                 })
             }
             Kind::Packed(format) => {
                 let [dst, a, b, c] = self.four(body, p, ty)?;
-                Ok(Op::Alu(Alu::PackedFma { format, mode: p.mode(), relu: p.has("relu"), dst, a, b, c }))
+                Ok(Op::Alu(Alu::PackedFma {
+                    format,
+                    mode: p.mode(),
+                    relu: p.has("relu"),
+                    dst,
+                    a,
+                    b,
+                    c,
+                }))
             }
             Kind::Bits | Kind::Unsigned | Kind::Signed => {
                 if p.has("cc") {
@@ -391,14 +562,36 @@ impl Decoder<'_> {
                 }
                 let signed = ty.signed();
                 if p.has("wide") {
-                    let wide = Ty { bits: ty.bits * 2, ..ty };
+                    let wide = Ty {
+                        bits: ty.bits * 2,
+                        ..ty
+                    };
                     let dst = self.dst(body, p.operand(0)?, wide)?;
-                    let (a, b) = (self.src(body, p.operand(1)?, ty)?, self.src(body, p.operand(2)?, ty)?);
+                    let (a, b) = (
+                        self.src(body, p.operand(1)?, ty)?,
+                        self.src(body, p.operand(2)?, ty)?,
+                    );
                     let c = self.src(body, p.operand(3)?, wide)?;
-                    return Ok(Op::Alu(Alu::MadWide { width: ty.width(), signed, dst, a, b, c }));
+                    return Ok(Op::Alu(Alu::MadWide {
+                        width: ty.width(),
+                        signed,
+                        dst,
+                        a,
+                        b,
+                        c,
+                    }));
                 }
                 let [dst, a, b, c] = self.four(body, p, ty)?;
-                Ok(Op::Alu(Alu::Mad { width: ty.width(), high: p.has("hi"), signed, saturate: p.has("sat"), dst, a, b, c }))
+                Ok(Op::Alu(Alu::Mad {
+                    width: ty.width(),
+                    high: p.has("hi"),
+                    signed,
+                    saturate: p.has("sat"),
+                    dst,
+                    a,
+                    b,
+                    c,
+                }))
             }
             Kind::Predicate => Err(p.unknown()),
         }
@@ -407,8 +600,19 @@ impl Decoder<'_> {
     fn mul24(&mut self, body: &mut Body, p: Parts) -> Decoded {
         let ty = p.ty()?;
         let [dst, a, b] = self.three(body, p, ty)?;
-        let c = if p.instruction.opcode == "mad24" { Some(self.src(body, p.operand(3)?, ty)?) } else { None };
-        Ok(Op::Alu(Alu::Mul24 { high: p.has("hi"), signed: ty.signed(), dst, a, b, c }))
+        let c = if p.instruction.opcode == "mad24" {
+            Some(self.src(body, p.operand(3)?, ty)?)
+        } else {
+            None
+        };
+        Ok(Op::Alu(Alu::Mul24 {
+            high: p.has("hi"),
+            signed: ty.signed(),
+            dst,
+            a,
+            b,
+            c,
+        }))
     }
 
     fn unary(&mut self, body: &mut Body, p: Parts) -> Decoded {
@@ -418,9 +622,16 @@ impl Decoder<'_> {
             let dst = self.dst_pred(body, p.operand(0)?)?;
             let mut a = self.pred(body, p.operand(1)?)?;
             a.negated = !a.negated;
-            return if opcode == "not" { Ok(Op::Alu(Alu::PredMove { dst, a })) } else { Err(p.unknown()) };
+            return if opcode == "not" {
+                Ok(Op::Alu(Alu::PredMove { dst, a }))
+            } else {
+                Err(p.unknown())
+            };
         }
-        let (dst, a) = (self.dst(body, p.operand(0)?, ty)?, self.src(body, p.operand(1)?, ty)?);
+        let (dst, a) = (
+            self.dst(body, p.operand(0)?, ty)?,
+            self.src(body, p.operand(1)?, ty)?,
+        );
         match ty.kind {
             Kind::Float(format) | Kind::Packed(format) => {
                 let op = match opcode {
@@ -438,9 +649,21 @@ impl Decoder<'_> {
                 };
                 let mode = p.mode();
                 Ok(if matches!(ty.kind, Kind::Packed(_)) {
-                    Op::Alu(Alu::PackedUnary { format, op, mode, dst, a })
+                    Op::Alu(Alu::PackedUnary {
+                        format,
+                        op,
+                        mode,
+                        dst,
+                        a,
+                    })
                 } else {
-                    Op::Alu(Alu::FloatUnary { format, op, mode, dst, a })
+                    Op::Alu(Alu::FloatUnary {
+                        format,
+                        op,
+                        mode,
+                        dst,
+                        a,
+                    })
                 })
             }
             Kind::Bits | Kind::Unsigned | Kind::Signed => {
@@ -452,7 +675,12 @@ impl Decoder<'_> {
                     "brev" => IntUnary::Brev,
                     _ => return Err(p.unknown()),
                 };
-                Ok(Op::Alu(Alu::IntUnary { width: ty.width(), op, dst, a }))
+                Ok(Op::Alu(Alu::IntUnary {
+                    width: ty.width(),
+                    op,
+                    dst,
+                    a,
+                }))
             }
             Kind::Predicate => Err(p.unknown()),
         }
@@ -468,7 +696,13 @@ impl Decoder<'_> {
             _ if p.has("shiftamt") => BitQuery::BfindShift,
             _ => BitQuery::Bfind,
         };
-        Ok(Op::Alu(Alu::BitQuery { width: ty.width(), op, signed: ty.signed(), dst, a }))
+        Ok(Op::Alu(Alu::BitQuery {
+            width: ty.width(),
+            op,
+            signed: ty.signed(),
+            dst,
+            a,
+        }))
     }
 
     fn prmt(&mut self, body: &mut Body, p: Parts) -> Decoded {
@@ -499,9 +733,18 @@ impl Decoder<'_> {
         let [dst, a, b, c] = self.four(body, p, Ty::B32)?;
         match p.operand(4)? {
             Operand::Immediate(Immediate::Int(lut)) if (0..256).contains(lut) => {
-                Ok(Op::Alu(Alu::Lop3 { lut: *lut as u8, dst, a, b, c }))
+                Ok(Op::Alu(Alu::Lop3 {
+                    lut: *lut as u8,
+                    dst,
+                    a,
+                    b,
+                    c,
+                }))
             }
-            other => Err(format!("lop3 wants a table between 0 and 0xFF, not `{}`", show(other))),
+            other => Err(format!(
+                "lop3 wants a table between 0 and 0xFF, not `{}`",
+                show(other)
+            )),
         }
     }
 
@@ -513,9 +756,24 @@ impl Decoder<'_> {
         let [dst, a, b, c] = self.four(body, p, Ty::B32)?;
         let (a_signed, b_signed) = (first.signed(), second.signed());
         Ok(if p.instruction.opcode == "dp4a" {
-            Op::Alu(Alu::Dp4a { a_signed, b_signed, dst, a, b, c })
+            Op::Alu(Alu::Dp4a {
+                a_signed,
+                b_signed,
+                dst,
+                a,
+                b,
+                c,
+            })
         } else {
-            Op::Alu(Alu::Dp2a { high: p.has("hi"), a_signed, b_signed, dst, a, b, c })
+            Op::Alu(Alu::Dp2a {
+                high: p.has("hi"),
+                a_signed,
+                b_signed,
+                dst,
+                a,
+                b,
+                c,
+            })
         })
     }
 
@@ -542,7 +800,12 @@ impl Decoder<'_> {
             .ok_or_else(|| p.unknown())?;
         let dst = self.dst_pred(body, p.operand(0)?)?;
         let a = self.src(body, p.operand(1)?, ty)?;
-        Ok(Op::Alu(Alu::Testp { format, test, dst, a }))
+        Ok(Op::Alu(Alu::Testp {
+            format,
+            test,
+            dst,
+            a,
+        }))
     }
 
     fn pair<'a>(&self, operand: &'a Operand) -> (&'a Operand, Option<&'a Operand>) {
@@ -573,9 +836,20 @@ impl Decoder<'_> {
             Some(operand) => Some(self.dst_pred(body, operand)?),
             None => None,
         };
-        let (a, b) = (self.src(body, p.operand(1)?, ty)?, self.src(body, p.operand(2)?, ty)?);
+        let (a, b) = (
+            self.src(body, p.operand(1)?, ty)?,
+            self.src(body, p.operand(2)?, ty)?,
+        );
         let combine = self.combined(body, p)?;
-        Ok(Op::Alu(Alu::Setp { ty: compare_type, compare: p.compare()?, combine, dst, inverse, a, b }))
+        Ok(Op::Alu(Alu::Setp {
+            ty: compare_type,
+            compare: p.compare()?,
+            combine,
+            dst,
+            inverse,
+            a,
+            b,
+        }))
     }
 
     fn set(&mut self, body: &mut Body, p: Parts) -> Decoded {
@@ -584,14 +858,31 @@ impl Decoder<'_> {
             return Err(p.unknown());
         };
         let float = match to {
-            Ty { kind: Kind::Float(Format::F32), .. } => true,
-            Ty { kind: Kind::Unsigned | Kind::Signed, bits: 32 } => false,
+            Ty {
+                kind: Kind::Float(Format::F32),
+                ..
+            } => true,
+            Ty {
+                kind: Kind::Unsigned | Kind::Signed,
+                bits: 32,
+            } => false,
             _ => return Err(p.unknown()),
         };
         let dst = self.dst(body, p.operand(0)?, Ty::B32)?;
-        let (a, b) = (self.src(body, p.operand(1)?, from)?, self.src(body, p.operand(2)?, from)?);
+        let (a, b) = (
+            self.src(body, p.operand(1)?, from)?,
+            self.src(body, p.operand(2)?, from)?,
+        );
         let combine = self.combined(body, p)?;
-        Ok(Op::Alu(Alu::Set { ty: p.compare_type(from)?, compare: p.compare()?, combine, float, dst, a, b }))
+        Ok(Op::Alu(Alu::Set {
+            ty: p.compare_type(from)?,
+            compare: p.compare()?,
+            combine,
+            float,
+            dst,
+            a,
+            b,
+        }))
     }
 
     fn slct(&mut self, body: &mut Body, p: Parts) -> Decoded {
@@ -602,7 +893,15 @@ impl Decoder<'_> {
         let [dst, a, b] = self.three(body, p, ty)?;
         let c = self.src(body, p.operand(3)?, by)?;
         let float = matches!(by.kind, Kind::Float(_));
-        Ok(Op::Alu(Alu::Slct { wide: ty.wide(), float, ftz: p.has("ftz"), dst, a, b, c }))
+        Ok(Op::Alu(Alu::Slct {
+            wide: ty.wide(),
+            float,
+            ftz: p.has("ftz"),
+            dst,
+            a,
+            b,
+            c,
+        }))
     }
 
     fn mov(&mut self, body: &mut Body, p: Parts) -> Decoded {
@@ -610,28 +909,45 @@ impl Decoder<'_> {
         let (to, from) = (p.operand(0)?, p.operand(1)?);
         if ty.kind == Kind::Predicate {
             let dst = self.dst_pred(body, to)?;
-            return Ok(Op::Alu(Alu::PredMove { dst, a: self.pred(body, from)? }));
+            return Ok(Op::Alu(Alu::PredMove {
+                dst,
+                a: self.pred(body, from)?,
+            }));
         }
         match (to, from) {
             (Operand::Vector(items), _) => {
                 let src = self.src_any(body, from, ty)?;
                 let bits = ty.bits / items.len().max(1) as u8;
-                let part = Ty { kind: Kind::Bits, bits };
+                let part = Ty {
+                    kind: Kind::Bits,
+                    bits,
+                };
                 let mut parts = Vec::new();
                 for (index, item) in items.iter().enumerate() {
                     let reg = self.dst_any(body, item, part)?;
-                    parts.push(Piece { reg, shift: index as u8 * bits, bits });
+                    parts.push(Piece {
+                        reg,
+                        shift: index as u8 * bits,
+                        bits,
+                    });
                 }
                 Ok(Op::Alu(Alu::Unpack { src, parts }))
             }
             (_, Operand::Vector(items)) => {
                 let dst = self.dst_any(body, to, ty)?;
                 let bits = ty.bits / items.len().max(1) as u8;
-                let part = Ty { kind: Kind::Bits, bits };
+                let part = Ty {
+                    kind: Kind::Bits,
+                    bits,
+                };
                 let mut parts = Vec::new();
                 for (index, item) in items.iter().enumerate() {
                     let reg = self.src_any(body, item, part)?;
-                    parts.push(Piece { reg, shift: index as u8 * bits, bits });
+                    parts.push(Piece {
+                        reg,
+                        shift: index as u8 * bits,
+                        bits,
+                    });
                 }
                 Ok(Op::Alu(Alu::Pack { dst, parts }))
             }
@@ -648,15 +964,22 @@ impl Decoder<'_> {
                     Operand::Offset { base, offset } => Some((base, *offset)),
                     _ => None,
                 };
-                if let Some((name, extra)) = stack {
-                    if let Some(Symbol::Stack { offset, .. }) = self.symbol(body, name) {
-                        let dst = self.dst_any(body, to, ty)?;
-                        return Ok(Op::StackAddress { dst, offset: (i64::from(offset) + extra) as u32 });
-                    }
+                if let Some((name, extra)) = stack
+                    && let Some(Symbol::Stack { offset, .. }) = self.symbol(body, name)
+                {
+                    let dst = self.dst_any(body, to, ty)?;
+                    return Ok(Op::StackAddress {
+                        dst,
+                        offset: (i64::from(offset) + extra) as u32,
+                    });
                 }
                 let dst = self.dst(body, to, ty)?;
                 let a = self.src(body, from, ty)?;
-                Ok(if ty.wide() { Op::Alu(Alu::Move64 { dst, a }) } else { Op::Alu(Alu::Move32 { dst, a }) })
+                Ok(if ty.wide() {
+                    Op::Alu(Alu::Move64 { dst, a })
+                } else {
+                    Op::Alu(Alu::Move32 { dst, a })
+                })
             }
         }
     }
@@ -666,13 +989,18 @@ impl Decoder<'_> {
         let &[to, from] = types.as_slice() else {
             return Err(p.unknown());
         };
-        if p.any(&["pack", "satfinite", "rs"]) || p.instruction.modifiers.iter().any(|m| unknown_float(m)) {
+        if p.any(&["pack", "satfinite", "rs"])
+            || p.instruction.modifiers.iter().any(|m| unknown_float(m))
+        {
             return Err(p.unknown());
         }
         let side = |ty: Ty| -> Result<CvtType, String> {
             Ok(match ty.kind {
                 Kind::Float(format) | Kind::Packed(format) => CvtType::Float(format),
-                Kind::Bits | Kind::Unsigned | Kind::Signed => CvtType::Int { bits: ty.bits, signed: ty.signed() },
+                Kind::Bits | Kind::Unsigned | Kind::Signed => CvtType::Int {
+                    bits: ty.bits,
+                    signed: ty.signed(),
+                },
                 Kind::Predicate => return Err(p.unknown()),
             })
         };
@@ -687,7 +1015,10 @@ impl Decoder<'_> {
         };
         if matches!(to.kind, Kind::Packed(_)) {
             let dst = self.dst(body, p.operand(0)?, to)?;
-            let (a, b) = (self.src(body, p.operand(1)?, from)?, self.src(body, p.operand(2)?, from)?);
+            let (a, b) = (
+                self.src(body, p.operand(1)?, from)?,
+                self.src(body, p.operand(2)?, from)?,
+            );
             return Ok(Op::Alu(Alu::ConvertPacked { cvt, dst, a, b }));
         }
         let dst = self.dst_any(body, p.operand(0)?, to)?;
@@ -695,12 +1026,20 @@ impl Decoder<'_> {
         Ok(Op::Alu(Alu::Convert { cvt, dst, a }))
     }
 
-    fn access(&mut self, body: &mut Body, p: Parts, address: &Operand, values: &Operand) -> Result<Access, String> {
+    fn access(
+        &mut self,
+        body: &mut Body,
+        p: Parts,
+        address: &Operand,
+        values: &Operand,
+    ) -> Result<Access, String> {
         let ty = p.ty()?;
         let load = p.instruction.opcode != "st";
         let (address, of) = self.address(body, address)?;
         let space = match (p.space(), of) {
-            (Space::Param, AddressOf::StackParam) | (Space::Param, AddressOf::Anything) if body.index > 0 || of == AddressOf::StackParam => {
+            (Space::Param, AddressOf::StackParam) | (Space::Param, AddressOf::Anything)
+                if body.index > 0 || of == AddressOf::StackParam =>
+            {
                 Space::Local
             }
             (space, _) => space,
@@ -713,9 +1052,16 @@ impl Decoder<'_> {
         if !matches!(list.len(), 1 | 2 | 4 | 8) {
             return Err(p.unknown());
         }
-        let mut regs = [Reg { slot: 0, wide: false }; 8];
+        let mut regs = [Reg {
+            slot: 0,
+            wide: false,
+        }; 8];
         for (reg, operand) in regs.iter_mut().zip(list) {
-            *reg = if load { self.dst_any(body, operand, ty)? } else { self.src_any(body, operand, ty)? };
+            *reg = if load {
+                self.dst_any(body, operand, ty)?
+            } else {
+                self.src_any(body, operand, ty)?
+            };
         }
         Ok(Access {
             space,
@@ -730,14 +1076,24 @@ impl Decoder<'_> {
     }
 
     fn load(&mut self, body: &mut Body, p: Parts) -> Decoded {
-        Ok(Op::Load(Box::new(self.access(body, p, p.operand(1)?, p.operand(0)?)?)))
+        Ok(Op::Load(Box::new(self.access(
+            body,
+            p,
+            p.operand(1)?,
+            p.operand(0)?,
+        )?)))
     }
 
     fn store(&mut self, body: &mut Body, p: Parts) -> Decoded {
         if p.any(&["async", "bulk"]) {
             return Err(p.unknown());
         }
-        Ok(Op::Store(Box::new(self.access(body, p, p.operand(0)?, p.operand(1)?)?)))
+        Ok(Op::Store(Box::new(self.access(
+            body,
+            p,
+            p.operand(0)?,
+            p.operand(1)?,
+        )?)))
     }
 
     fn atomic(&mut self, body: &mut Body, p: Parts) -> Decoded {
@@ -764,10 +1120,13 @@ impl Decoder<'_> {
         let ty = p.ty()?;
         let kind = match ty.kind {
             Kind::Float(format) => AtomType::Float(format),
-            Kind::Bits | Kind::Unsigned | Kind::Signed if ty.bits >= 32 => {
-                AtomType::Int { wide: ty.wide(), signed: ty.signed() }
+            Kind::Bits | Kind::Unsigned | Kind::Signed if ty.bits >= 32 => AtomType::Int {
+                wide: ty.wide(),
+                signed: ty.signed(),
+            },
+            Kind::Bits | Kind::Unsigned | Kind::Signed | Kind::Packed(_) | Kind::Predicate => {
+                return Err(p.unknown());
             }
-            Kind::Bits | Kind::Unsigned | Kind::Signed | Kind::Packed(_) | Kind::Predicate => return Err(p.unknown()),
         };
         if p.any(&["v2", "v4", "v8", "async"]) {
             return Err(p.unknown());
@@ -792,7 +1151,15 @@ impl Decoder<'_> {
             | AtomOp::Xor
             | AtomOp::Exch => None,
         };
-        Ok(Op::Atomic(Box::new(Atom { space: p.space(), address, op, ty: kind, dst, value, swap })))
+        Ok(Op::Atomic(Box::new(Atom {
+            space: p.space(),
+            address,
+            op,
+            ty: kind,
+            dst,
+            value,
+            swap,
+        })))
     }
 
     fn shfl(&mut self, body: &mut Body, p: Parts) -> Decoded {
@@ -818,7 +1185,15 @@ impl Decoder<'_> {
             Some(operand) => self.src(body, operand, Ty::B32)?,
             None => self.constant(body, u64::from(u32::MAX), Ty::B32).slot,
         };
-        Ok(Op::Shfl { mode, dst, valid, a, lane, clamp, members })
+        Ok(Op::Shfl {
+            mode,
+            dst,
+            valid,
+            a,
+            lane,
+            clamp,
+            members,
+        })
     }
 
     fn vote(&mut self, body: &mut Body, p: Parts) -> Decoded {
@@ -840,7 +1215,12 @@ impl Decoder<'_> {
             Some(operand) => self.src(body, operand, Ty::B32)?,
             None => self.constant(body, u64::from(u32::MAX), Ty::B32).slot,
         };
-        Ok(Op::Vote { mode, dst, a, members })
+        Ok(Op::Vote {
+            mode,
+            dst,
+            a,
+            members,
+        })
     }
 
     fn match_any(&mut self, body: &mut Body, p: Parts) -> Decoded {
@@ -853,7 +1233,14 @@ impl Decoder<'_> {
         };
         let a = self.src(body, p.operand(1)?, ty)?;
         let members = self.src(body, p.operand(2)?, Ty::B32)?;
-        Ok(Op::Match { all: p.has("all"), wide: ty.wide(), dst, valid, a, members })
+        Ok(Op::Match {
+            all: p.has("all"),
+            wide: ty.wide(),
+            dst,
+            valid,
+            a,
+            members,
+        })
     }
 
     fn redux(&mut self, body: &mut Body, p: Parts) -> Decoded {
@@ -878,7 +1265,13 @@ impl Decoder<'_> {
             return Err(p.unknown());
         }
         let [dst, a, members] = self.three(body, p, Ty::B32)?;
-        Ok(Op::Redux { op, signed: ty.signed(), dst, a, members })
+        Ok(Op::Redux {
+            op,
+            signed: ty.signed(),
+            dst,
+            a,
+            members,
+        })
     }
 
     /// A label's number; `resolve_labels` turns it into a program counter.
@@ -897,7 +1290,11 @@ impl Decoder<'_> {
         let Operand::Name(table) = p.operand(1)? else {
             return Err(p.unknown());
         };
-        let names = body.tables.get(table).cloned().ok_or_else(|| format!("no branch table `{table}` before here"))?;
+        let names = body
+            .tables
+            .get(table)
+            .cloned()
+            .ok_or_else(|| format!("no branch table `{table}` before here"))?;
         let mut targets = Vec::new();
         for name in names {
             targets.push(self.label(body, &Operand::Name(name))?);
@@ -907,21 +1304,27 @@ impl Decoder<'_> {
 
     fn call(&mut self, body: &mut Body, p: Parts) -> Decoded {
         let operands = &p.instruction.operands;
-        let (results, name, arguments): (&[Operand], &Operand, &[Operand]) = match operands.as_slice() {
-            [Operand::Tuple(r), name, Operand::Tuple(a), ..] => (r, name, a),
-            [name, Operand::Tuple(a), ..] => (&[], name, a),
-            [Operand::Tuple(r), name, ..] => (r, name, &[]),
-            [name, ..] => (&[], name, &[]),
-            [] => return Err(p.unknown()),
-        };
+        let (results, name, arguments): (&[Operand], &Operand, &[Operand]) =
+            match operands.as_slice() {
+                [Operand::Tuple(r), name, Operand::Tuple(a), ..] => (r, name, a),
+                [name, Operand::Tuple(a), ..] => (&[], name, a),
+                [Operand::Tuple(r), name, ..] => (r, name, &[]),
+                [name, ..] => (&[], name, &[]),
+                [] => return Err(p.unknown()),
+            };
         let Operand::Name(name) = name else {
             return Err(p.unknown());
         };
         let Some(function) = self.find(name) else {
-            return Err(format!("the simulator does not know calls through `{name}`: no such function in the module"));
+            return Err(format!(
+                "the simulator does not know calls through `{name}`: no such function in the module"
+            ));
         };
         let index = self.declare(function);
-        let (takes, gives) = (self.functions[index].arguments.clone(), self.functions[index].results.clone());
+        let (takes, gives) = (
+            self.functions[index].arguments.clone(),
+            self.functions[index].results.clone(),
+        );
         if takes.len() != arguments.len() || gives.len() != results.len() {
             return Err(format!(
                 "`{name}` takes {} arguments and gives {} results",
@@ -937,17 +1340,35 @@ impl Decoder<'_> {
         for (operand, place) in results.iter().zip(&gives) {
             returned.push(self.passed(body, operand, place, false)?);
         }
-        Ok(Op::Call(Box::new(Call { function: index, arguments: passed, results: returned })))
+        Ok(Op::Call(Box::new(Call {
+            function: index,
+            arguments: passed,
+            results: returned,
+        })))
     }
 
     /// How one argument travels; for results the callee's place is the source.
-    fn passed(&mut self, body: &mut Body, operand: &Operand, place: &Place, forth: bool) -> Result<Passed, String> {
+    fn passed(
+        &mut self,
+        body: &mut Body,
+        operand: &Operand,
+        place: &Place,
+        forth: bool,
+    ) -> Result<Passed, String> {
         match place {
             Place::Stack { offset, bytes } => match operand {
                 Operand::Name(name) => match self.symbol(body, name) {
                     Some(Symbol::Stack { offset: here, .. }) => {
-                        let (from, to) = if forth { (here, *offset) } else { (*offset, here) };
-                        Ok(Passed::Stack { from, to, bytes: *bytes })
+                        let (from, to) = if forth {
+                            (here, *offset)
+                        } else {
+                            (*offset, here)
+                        };
+                        Ok(Passed::Stack {
+                            from,
+                            to,
+                            bytes: *bytes,
+                        })
                     }
                     _ => Err(format!("`{name}` is no .param variable of this function")),
                 },
@@ -963,7 +1384,10 @@ impl Decoder<'_> {
                 if from.wide == to.wide {
                     Ok(Passed::Register { from, to })
                 } else {
-                    Err(format!("`{}` has not the width of the parameter", show(operand)))
+                    Err(format!(
+                        "`{}` has not the width of the parameter",
+                        show(operand)
+                    ))
                 }
             }
             Place::Predicate(slot) => {
@@ -971,7 +1395,11 @@ impl Decoder<'_> {
                 if here.negated {
                     return Err(format!("`{}` cannot be passed", show(operand)));
                 }
-                let (from, to) = if forth { (here.slot, *slot) } else { (*slot, here.slot) };
+                let (from, to) = if forth {
+                    (here.slot, *slot)
+                } else {
+                    (*slot, here.slot)
+                };
                 Ok(Passed::Predicate { from, to })
             }
         }
@@ -982,7 +1410,9 @@ impl Decoder<'_> {
             return Err(p.unknown());
         }
         if p.has("warp") {
-            return Ok(Op::WarpSync { members: self.src(body, p.operand(0)?, Ty::B32)? });
+            return Ok(Op::WarpSync {
+                members: self.src(body, p.operand(0)?, Ty::B32)?,
+            });
         }
         let aligned = p.instruction.opcode == "bar" || p.has("aligned");
         let kind = if p.has("arrive") {
@@ -1005,7 +1435,14 @@ impl Decoder<'_> {
                     Some(operand) => Some(self.src(body, operand, Ty::B32)?),
                     None => None,
                 };
-                Ok(Op::Barrier(Box::new(Barrier { kind, id, threads, aligned, input: None, dst: None })))
+                Ok(Op::Barrier(Box::new(Barrier {
+                    kind,
+                    id,
+                    threads,
+                    aligned,
+                    input: None,
+                    dst: None,
+                })))
             }
             BarrierKind::Popc | BarrierKind::And | BarrierKind::Or => {
                 let dst = if kind == BarrierKind::Popc {
@@ -1014,9 +1451,20 @@ impl Decoder<'_> {
                     self.dst_pred(body, p.operand(0)?)?
                 };
                 let id = self.src(body, p.operand(1)?, Ty::B32)?;
-                let threads = if p.len() > 3 { Some(self.src(body, p.operand(2)?, Ty::B32)?) } else { None };
+                let threads = if p.len() > 3 {
+                    Some(self.src(body, p.operand(2)?, Ty::B32)?)
+                } else {
+                    None
+                };
                 let input = Some(self.pred(body, p.operand(p.len() - 1)?)?);
-                Ok(Op::Barrier(Box::new(Barrier { kind, id, threads, aligned, input, dst: Some(dst) })))
+                Ok(Op::Barrier(Box::new(Barrier {
+                    kind,
+                    id,
+                    threads,
+                    aligned,
+                    input,
+                    dst: Some(dst),
+                })))
             }
         }
     }
@@ -1024,9 +1472,9 @@ impl Decoder<'_> {
 
 fn clock(name: &str) -> Option<Clock> {
     Some(match name {
-        "%clock" => Clock::Clock32,
-        "%clock64" => Clock::Clock64,
-        "%clock_hi" => Clock::ClockHi,
+        "%clock" => Clock::Low,
+        "%clock64" => Clock::Whole,
+        "%clock_hi" => Clock::High,
         "%globaltimer" => Clock::Timer64,
         "%globaltimer_lo" => Clock::TimerLo,
         "%globaltimer_hi" => Clock::TimerHi,
@@ -1036,5 +1484,8 @@ fn clock(name: &str) -> Option<Clock> {
 
 /// Narrow float types that the first tier does not have.
 fn unknown_float(modifier: &str) -> bool {
-    matches!(modifier, "tf32" | "e4m3x2" | "e5m2x2" | "e2m1x2" | "e2m3x2" | "e3m2x2" | "ue8m0x2")
+    matches!(
+        modifier,
+        "tf32" | "e4m3x2" | "e5m2x2" | "e2m1x2" | "e2m3x2" | "e3m2x2" | "ue8m0x2"
+    )
 }

@@ -9,10 +9,14 @@ mod symbols;
 use std::collections::HashMap;
 
 use crate::ptx::Lines;
-use crate::ptx::ir::{Block, Function, FunctionKind, Instruction, Item, Module, Span, Statement, Variable};
+use crate::ptx::ir::{
+    Block, Function, FunctionKind, Instruction, Item, Module, Span, Statement, Variable,
+};
 
 use super::finding::{Finding, FindingKind};
-use super::op::{Depends, FrameLayout, Init, Instr, ModuleVariable, Op, ParamInfo, Pc, Pred, Program, Reg, Slot};
+use super::op::{
+    Depends, FrameLayout, Init, Instr, ModuleVariable, Op, ParamInfo, Pc, Pred, Program, Reg, Slot,
+};
 use symbols::{Scope, Symbol, align_up, element_bytes, initial_bytes, variable_bytes};
 
 /// First byte of the module's `.global` variables.
@@ -116,7 +120,10 @@ impl<'m> Decoder<'m> {
             return Err(vec![Finding::new(
                 FindingKind::BadLaunch,
                 0,
-                format!("the module has no kernel named `{entry}`; it has: {}", names.join(", ")),
+                format!(
+                    "the module has no kernel named `{entry}`; it has: {}",
+                    names.join(", ")
+                ),
             )]);
         };
         self.declare(kernel);
@@ -133,7 +140,10 @@ impl<'m> Decoder<'m> {
             entry_name: entry.to_owned(),
             code: std::mem::take(&mut self.code),
             depends: std::mem::take(&mut self.depends),
-            functions: std::mem::take(&mut self.functions).into_iter().map(|f| f.layout).collect(),
+            functions: std::mem::take(&mut self.functions)
+                .into_iter()
+                .map(|f| f.layout)
+                .collect(),
             mnemonics: std::mem::take(&mut self.mnemonics),
             params: std::mem::take(&mut self.params),
             param_bytes: self.param_bytes,
@@ -172,7 +182,13 @@ impl<'m> Decoder<'m> {
         let line = self.line(variable.span);
         for name in &variable.names {
             let bytes = variable_bytes(variable, name);
-            let align = u64::from(variable.align.unwrap_or(0).max(element_bytes(variable)).max(1));
+            let align = u64::from(
+                variable
+                    .align
+                    .unwrap_or(0)
+                    .max(element_bytes(variable))
+                    .max(1),
+            );
             let symbol = match variable.space.as_str() {
                 ".global" => {
                     let Some(bytes) = bytes else {
@@ -182,7 +198,11 @@ impl<'m> Decoder<'m> {
                     let address = align_up(self.global_top, align.max(256));
                     self.global_top = address + bytes;
                     match initial_bytes(variable, name, bytes) {
-                        Ok(data) => self.globals.push(ModuleVariable { address, bytes: data, name: name.name.clone() }),
+                        Ok(data) => self.globals.push(ModuleVariable {
+                            address,
+                            bytes: data,
+                            name: name.name.clone(),
+                        }),
                         Err(message) => {
                             self.problem(line, message);
                             continue;
@@ -208,7 +228,10 @@ impl<'m> Decoder<'m> {
                 }
                 ".shared" => match bytes {
                     Some(bytes) if variable.linkage.as_deref() != Some(".extern") => {
-                        Symbol::ModuleShared { bytes, align: align as u32 }
+                        Symbol::ModuleShared {
+                            bytes,
+                            align: align as u32,
+                        }
                     }
                     _ => {
                         self.dynamic_align = self.dynamic_align.max(align as u32);
@@ -216,7 +239,10 @@ impl<'m> Decoder<'m> {
                     }
                 },
                 other => {
-                    self.problem(line, format!("the simulator does not know module-scope `{other}` variables"));
+                    self.problem(
+                        line,
+                        format!("the simulator does not know module-scope `{other}` variables"),
+                    );
                     continue;
                 }
             };
@@ -262,7 +288,11 @@ impl<'m> Decoder<'m> {
         for variable in &function.params {
             for name in &variable.names {
                 let bytes = variable_bytes(variable, name).unwrap_or(0) as u32;
-                let align = variable.align.unwrap_or(0).max(element_bytes(variable)).max(1);
+                let align = variable
+                    .align
+                    .unwrap_or(0)
+                    .max(element_bytes(variable))
+                    .max(1);
                 let offset = align_up(u64::from(self.param_bytes), u64::from(align)) as u32;
                 self.param_bytes = offset + bytes;
                 self.params.push(ParamInfo {
@@ -291,10 +321,22 @@ impl<'m> Decoder<'m> {
                 other => return Err(format!("unexpected parameter {other:?}")),
             });
         }
-        let bytes = variable_bytes(variable, name).ok_or_else(|| format!("parameter `{}` has no size", name.name))? as u32;
-        let align = variable.align.unwrap_or(0).max(element_bytes(variable)).max(1);
+        let bytes = variable_bytes(variable, name)
+            .ok_or_else(|| format!("parameter `{}` has no size", name.name))?
+            as u32;
+        let align = variable
+            .align
+            .unwrap_or(0)
+            .max(element_bytes(variable))
+            .max(1);
         let offset = pending.layout.reserve_stack(bytes, align);
-        pending.scope.insert(name.name.clone(), Symbol::Stack { offset, parameter: true });
+        pending.scope.insert(
+            name.name.clone(),
+            Symbol::Stack {
+                offset,
+                parameter: true,
+            },
+        );
         Ok(Place::Stack { offset, bytes })
     }
 
@@ -303,7 +345,13 @@ impl<'m> Decoder<'m> {
         let function = pending.function;
         let Some(block) = &function.body else {
             let line = self.line(function.name_span);
-            self.problem(line, format!("function `{}` is called but has no body in this module", function.name));
+            self.problem(
+                line,
+                format!(
+                    "function `{}` is called but has no body in this module",
+                    function.name
+                ),
+            );
             return;
         };
         let mut body = Body {
@@ -323,9 +371,22 @@ impl<'m> Decoder<'m> {
         self.push(Op::Return, None, end_line, "ret");
         self.depends.push(Depends::default());
         self.resolve_labels(&body, start);
-        if body.layout.narrow.max(body.layout.wide).max(body.layout.predicates) > usize::from(Slot::MAX) {
+        if body
+            .layout
+            .narrow
+            .max(body.layout.wide)
+            .max(body.layout.predicates)
+            > usize::from(Slot::MAX)
+        {
             let line = self.line(function.name_span);
-            self.problem(line, format!("function `{}` has more than {} registers", function.name, Slot::MAX));
+            self.problem(
+                line,
+                format!(
+                    "function `{}` has more than {} registers",
+                    function.name,
+                    Slot::MAX
+                ),
+            );
         }
         self.functions[index].layout = body.layout;
     }
@@ -339,7 +400,9 @@ impl<'m> Decoder<'m> {
         for instr in &mut self.code[start..] {
             match &mut instr.op {
                 Op::Branch { target } => resolve(target, instr.line),
-                Op::BranchIndexed { targets, .. } => targets.iter_mut().for_each(|t| resolve(t, instr.line)),
+                Op::BranchIndexed { targets, .. } => {
+                    targets.iter_mut().for_each(|t| resolve(t, instr.line))
+                }
                 _ => {}
             }
         }
@@ -358,7 +421,12 @@ impl<'m> Decoder<'m> {
                 id
             }
         };
-        self.code.push(Instr { op, guard, line, mnemonic: id });
+        self.code.push(Instr {
+            op,
+            guard,
+            line,
+            mnemonic: id,
+        });
     }
 
     fn block(&mut self, body: &mut Body, block: &Block) {
@@ -404,9 +472,15 @@ impl<'m> Decoder<'m> {
         let guard = match &instruction.guard {
             None => None,
             Some(guard) => match body.lookup(&guard.register) {
-                Some(Symbol::Predicate(slot)) => Some(Pred { slot, negated: guard.negated }),
+                Some(Symbol::Predicate(slot)) => Some(Pred {
+                    slot,
+                    negated: guard.negated,
+                }),
                 _ => {
-                    self.problem(line, format!("`{}` is no predicate register in scope", guard.register));
+                    self.problem(
+                        line,
+                        format!("`{}` is no predicate register in scope", guard.register),
+                    );
                     return;
                 }
             },
@@ -425,7 +499,11 @@ impl<'m> Decoder<'m> {
         let line = self.line(variable.span);
         for name in &variable.names {
             let bytes = variable_bytes(variable, name);
-            let align = variable.align.unwrap_or(0).max(element_bytes(variable)).max(1);
+            let align = variable
+                .align
+                .unwrap_or(0)
+                .max(element_bytes(variable))
+                .max(1);
             let symbol = match (variable.space.as_str(), bytes) {
                 (".reg", _) => {
                     if let Err(message) = body.declare_registers(variable, name) {
@@ -433,12 +511,14 @@ impl<'m> Decoder<'m> {
                     }
                     continue;
                 }
-                (".local", Some(bytes)) => {
-                    Symbol::Stack { offset: body.layout.reserve_stack(bytes as u32, align), parameter: false }
-                }
-                (".param", Some(bytes)) => {
-                    Symbol::Stack { offset: body.layout.reserve_stack(bytes as u32, align), parameter: true }
-                }
+                (".local", Some(bytes)) => Symbol::Stack {
+                    offset: body.layout.reserve_stack(bytes as u32, align),
+                    parameter: false,
+                },
+                (".param", Some(bytes)) => Symbol::Stack {
+                    offset: body.layout.reserve_stack(bytes as u32, align),
+                    parameter: true,
+                },
                 (".shared", Some(bytes)) if variable.linkage.as_deref() != Some(".extern") => {
                     Symbol::Shared(self.reserve_shared(bytes, align))
                 }
@@ -447,7 +527,10 @@ impl<'m> Decoder<'m> {
                     Symbol::DynamicShared
                 }
                 (space, _) => {
-                    self.problem(line, format!("the simulator does not know `{space} {}` here", name.name));
+                    self.problem(
+                        line,
+                        format!("the simulator does not know `{space} {}` here", name.name),
+                    );
                     continue;
                 }
             };

@@ -26,8 +26,14 @@ pub(super) enum Kind {
 }
 
 impl Ty {
-    pub(super) const B32: Self = Self { kind: Kind::Bits, bits: 32 };
-    pub(super) const B64: Self = Self { kind: Kind::Bits, bits: 64 };
+    pub(super) const B32: Self = Self {
+        kind: Kind::Bits,
+        bits: 32,
+    };
+    pub(super) const B64: Self = Self {
+        kind: Kind::Bits,
+        bits: 64,
+    };
 
     pub(super) fn parse(modifier: &str) -> Option<Self> {
         let (kind, bits) = match modifier {
@@ -77,7 +83,12 @@ impl Ty {
 
 impl Decoder<'_> {
     /// A source in the file of its type.
-    pub(super) fn src(&mut self, body: &mut Body, operand: &Operand, ty: Ty) -> Result<Slot, String> {
+    pub(super) fn src(
+        &mut self,
+        body: &mut Body,
+        operand: &Operand,
+        ty: Ty,
+    ) -> Result<Slot, String> {
         let reg = self.src_any(body, operand, ty)?;
         if reg.wide != ty.wide() {
             return Err(format!(
@@ -91,7 +102,12 @@ impl Decoder<'_> {
     }
 
     /// A source of any declared width (`st`, `cvt`); constants take the type's.
-    pub(super) fn src_any(&mut self, body: &mut Body, operand: &Operand, ty: Ty) -> Result<Reg, String> {
+    pub(super) fn src_any(
+        &mut self,
+        body: &mut Body,
+        operand: &Operand,
+        ty: Ty,
+    ) -> Result<Reg, String> {
         match operand {
             Operand::Name(name) => {
                 if let Some(symbol) = self.symbol(body, name) {
@@ -109,37 +125,50 @@ impl Decoder<'_> {
                         Ok(Reg { slot, wide: false })
                     }
                     None if name == "WARP_SZ" => Ok(self.constant(body, 32, ty)),
-                    None => Err(format!("`{name}` is not declared in scope, or the simulator does not know it")),
+                    None => Err(format!(
+                        "`{name}` is not declared in scope, or the simulator does not know it"
+                    )),
                 }
             }
-            Operand::Immediate(immediate) => Ok(self.constant(body, immediate_bits(*immediate, ty), ty)),
+            Operand::Immediate(immediate) => {
+                Ok(self.constant(body, immediate_bits(*immediate, ty), ty))
+            }
             Operand::Negated(inner) => match inner.as_ref() {
                 Operand::Immediate(immediate) => {
                     let bits = immediate_bits(*immediate, ty);
                     let bits = match ty.kind {
                         Kind::Float(format) => bits ^ (1 << (format.bits() - 1)),
-                        Kind::Bits | Kind::Unsigned | Kind::Signed | Kind::Packed(_) | Kind::Predicate => {
-                            bits.wrapping_neg()
-                        }
+                        Kind::Bits
+                        | Kind::Unsigned
+                        | Kind::Signed
+                        | Kind::Packed(_)
+                        | Kind::Predicate => bits.wrapping_neg(),
                     };
                     Ok(self.constant(body, bits, ty))
                 }
-                _ => Err(format!("the simulator does not know the operand `{}`", show(operand))),
+                _ => Err(format!(
+                    "the simulator does not know the operand `{}`",
+                    show(operand)
+                )),
             },
             Operand::Offset { base, offset } => match self.symbol(body, base) {
                 Some(symbol) => self.address_constant(body, &symbol, *offset, ty),
                 None => Err(format!("`{base}` is not declared in scope")),
             },
-            Operand::Element { base, .. } => {
-                Err(format!("the simulator does not know `{}`; write `{base}+BYTES`", show(operand)))
-            }
+            Operand::Element { base, .. } => Err(format!(
+                "the simulator does not know `{}`; write `{base}+BYTES`",
+                show(operand)
+            )),
             Operand::Not(_)
             | Operand::Vector(_)
             | Operand::Address(_)
             | Operand::Pair(..)
             | Operand::Tuple(_)
             | Operand::Sink
-            | Operand::Verbatim(_) => Err(format!("the simulator does not know the operand `{}`", show(operand))),
+            | Operand::Verbatim(_) => Err(format!(
+                "the simulator does not know the operand `{}`",
+                show(operand)
+            )),
         }
     }
 
@@ -148,22 +177,41 @@ impl Decoder<'_> {
         let init = if wide {
             Init::Const64(bits)
         } else {
-            let keep = if ty.bits >= 32 { u32::MAX } else { (1 << ty.bits) - 1 };
+            let keep = if ty.bits >= 32 {
+                u32::MAX
+            } else {
+                (1 << ty.bits) - 1
+            };
             Init::Const32(bits as u32 & keep)
         };
-        Reg { slot: body.initial(init, wide), wide }
+        Reg {
+            slot: body.initial(init, wide),
+            wide,
+        }
     }
 
-    fn address_constant(&mut self, body: &mut Body, symbol: &Symbol, offset: i64, ty: Ty) -> Result<Reg, String> {
+    fn address_constant(
+        &mut self,
+        body: &mut Body,
+        symbol: &Symbol,
+        offset: i64,
+        ty: Ty,
+    ) -> Result<Reg, String> {
         let value = match symbol {
             Symbol::Shared(address) => i64::from(*address) + offset,
             Symbol::EntryParam(at) | Symbol::Const(at) => i64::from(*at) + offset,
             Symbol::Global(address) => *address as i64 + offset,
             Symbol::DynamicShared if offset == 0 && !ty.wide() => {
-                return Ok(Reg { slot: body.initial(Init::DynamicShared, false), wide: false });
+                return Ok(Reg {
+                    slot: body.initial(Init::DynamicShared, false),
+                    wide: false,
+                });
             }
             Symbol::DynamicShared if offset == 0 => {
-                return Ok(Reg { slot: body.dynamic_wide(), wide: true });
+                return Ok(Reg {
+                    slot: body.dynamic_wide(),
+                    wide: true,
+                });
             }
             Symbol::Stack { offset: at, .. } => {
                 return if body.index == 0 {
@@ -172,8 +220,13 @@ impl Decoder<'_> {
                     Err("the simulator does not know addresses of local variables in device functions".into())
                 };
             }
-            Symbol::DynamicShared => return Err("write the dynamic array's offset in a register".into()),
-            Symbol::Register { .. } | Symbol::Predicate(_) | Symbol::Label(_) | Symbol::ModuleShared { .. } => {
+            Symbol::DynamicShared => {
+                return Err("write the dynamic array's offset in a register".into());
+            }
+            Symbol::Register { .. }
+            | Symbol::Predicate(_)
+            | Symbol::Label(_)
+            | Symbol::ModuleShared { .. } => {
                 return Err("this name has no address".into());
             }
         };
@@ -181,7 +234,12 @@ impl Decoder<'_> {
     }
 
     /// A destination register of any declared width; `_` gets a register of its own.
-    pub(super) fn dst_any(&mut self, body: &mut Body, operand: &Operand, ty: Ty) -> Result<Reg, String> {
+    pub(super) fn dst_any(
+        &mut self,
+        body: &mut Body,
+        operand: &Operand,
+        ty: Ty,
+    ) -> Result<Reg, String> {
         match operand {
             Operand::Sink => {
                 let ty = if ty.wide() { ".b64" } else { ".b32" };
@@ -198,10 +256,19 @@ impl Decoder<'_> {
         }
     }
 
-    pub(super) fn dst(&mut self, body: &mut Body, operand: &Operand, ty: Ty) -> Result<Slot, String> {
+    pub(super) fn dst(
+        &mut self,
+        body: &mut Body,
+        operand: &Operand,
+        ty: Ty,
+    ) -> Result<Slot, String> {
         let reg = self.dst_any(body, operand, ty)?;
         if reg.wide != ty.wide() {
-            return Err(format!("`{}` has not the {} bits of the result", show(operand), ty.bits));
+            return Err(format!(
+                "`{}` has not the {} bits of the result",
+                show(operand),
+                ty.bits
+            ));
         }
         Ok(reg.slot)
     }
@@ -210,16 +277,25 @@ impl Decoder<'_> {
     pub(super) fn pred(&mut self, body: &mut Body, operand: &Operand) -> Result<Pred, String> {
         match operand {
             Operand::Name(name) => match self.symbol(body, name) {
-                Some(Symbol::Predicate(slot)) => Ok(Pred { slot, negated: false }),
+                Some(Symbol::Predicate(slot)) => Ok(Pred {
+                    slot,
+                    negated: false,
+                }),
                 _ => Err(format!("`{name}` is no predicate register in scope")),
             },
             Operand::Not(inner) => {
                 let pred = self.pred(body, inner)?;
-                Ok(Pred { negated: !pred.negated, ..pred })
+                Ok(Pred {
+                    negated: !pred.negated,
+                    ..pred
+                })
             }
             // A predicate that nothing writes is false: the machine clears predicate files.
             Operand::Immediate(Immediate::Int(value)) => match body.layout.register(".pred")? {
-                Symbol::Predicate(slot) => Ok(Pred { slot, negated: *value != 0 }),
+                Symbol::Predicate(slot) => Ok(Pred {
+                    slot,
+                    negated: *value != 0,
+                }),
                 other => Err(format!("unexpected register {other:?}")),
             },
             _ => Err(format!("`{}` is no predicate", show(operand))),
@@ -234,30 +310,54 @@ impl Decoder<'_> {
             },
             _ => {
                 let pred = self.pred(body, operand)?;
-                if pred.negated { Err(format!("`{}` cannot be written", show(operand))) } else { Ok(pred.slot) }
+                if pred.negated {
+                    Err(format!("`{}` cannot be written", show(operand)))
+                } else {
+                    Ok(pred.slot)
+                }
             }
         }
     }
 
     /// `[base+offset]`. The flag tells whether the symbol is a stack parameter.
-    pub(super) fn address(&mut self, body: &mut Body, operand: &Operand) -> Result<(Address, AddressOf), String> {
+    pub(super) fn address(
+        &mut self,
+        body: &mut Body,
+        operand: &Operand,
+    ) -> Result<(Address, AddressOf), String> {
         let Operand::Address(IrAddress { base, offset, rest }) = operand else {
             return Err(format!("`{}` is no address", show(operand)));
         };
         if !rest.is_empty() {
-            return Err(format!("the simulator does not know the address `{}`", show(operand)));
+            return Err(format!(
+                "the simulator does not know the address `{}`",
+                show(operand)
+            ));
         }
         let offset = *offset;
         let Some(name) = base else {
-            return Ok((Address { base: Base::None, offset }, AddressOf::Anything));
+            return Ok((
+                Address {
+                    base: Base::None,
+                    offset,
+                },
+                AddressOf::Anything,
+            ));
         };
         let Some(symbol) = self.symbol(body, name) else {
             return Err(format!("`{name}` is not declared in scope"));
         };
-        let absolute = |value: i64| Address { base: Base::None, offset: value + offset };
+        let absolute = |value: i64| Address {
+            base: Base::None,
+            offset: value + offset,
+        };
         Ok(match symbol {
             Symbol::Register { reg, .. } => {
-                let base = if reg.wide { Base::Wide(reg.slot) } else { Base::Narrow(reg.slot) };
+                let base = if reg.wide {
+                    Base::Wide(reg.slot)
+                } else {
+                    Base::Narrow(reg.slot)
+                };
                 (Address { base, offset }, AddressOf::Anything)
             }
             Symbol::Shared(address) => (absolute(i64::from(address)), AddressOf::Anything),
@@ -266,11 +366,30 @@ impl Decoder<'_> {
             Symbol::EntryParam(at) => (absolute(i64::from(at)), AddressOf::EntryParam),
             Symbol::DynamicShared => {
                 let slot = body.initial(Init::DynamicShared, false);
-                (Address { base: Base::Narrow(slot), offset }, AddressOf::Anything)
+                (
+                    Address {
+                        base: Base::Narrow(slot),
+                        offset,
+                    },
+                    AddressOf::Anything,
+                )
             }
-            Symbol::Stack { offset: at, parameter } => {
-                let address = Address { base: Base::Frame, offset: i64::from(at) + offset };
-                (address, if parameter { AddressOf::StackParam } else { AddressOf::Anything })
+            Symbol::Stack {
+                offset: at,
+                parameter,
+            } => {
+                let address = Address {
+                    base: Base::Frame,
+                    offset: i64::from(at) + offset,
+                };
+                (
+                    address,
+                    if parameter {
+                        AddressOf::StackParam
+                    } else {
+                        AddressOf::Anything
+                    },
+                )
             }
             Symbol::Predicate(_) | Symbol::Label(_) | Symbol::ModuleShared { .. } => {
                 return Err(format!("`{name}` has no address"));
@@ -298,9 +417,16 @@ impl Body {
     /// Registers that an instruction writes (its first operand, where it has a result) and reads.
     pub(super) fn depends(&self, instruction: &Instruction) -> Depends {
         let mut out = Depends::default();
-        let no_result = matches!(instruction.opcode.as_str(), "st" | "red" | "bra" | "bar" | "barrier" | "brx" | "call");
+        let no_result = matches!(
+            instruction.opcode.as_str(),
+            "st" | "red" | "bra" | "bar" | "barrier" | "brx" | "call"
+        );
         for (index, operand) in instruction.operands.iter().enumerate() {
-            let list = if index == 0 && !no_result { &mut out.writes } else { &mut out.reads };
+            let list = if index == 0 && !no_result {
+                &mut out.writes
+            } else {
+                &mut out.reads
+            };
             self.registers(operand, list);
         }
         if let Some(guard) = &instruction.guard {
@@ -312,12 +438,16 @@ impl Body {
     fn registers(&self, operand: &Operand, into: &mut Vec<u32>) {
         match operand {
             Operand::Name(name) => match self.lookup(name) {
-                Some(Symbol::Register { reg, .. }) => into.push(u32::from(reg.slot) | u32::from(reg.wide) << 16),
+                Some(Symbol::Register { reg, .. }) => {
+                    into.push(u32::from(reg.slot) | u32::from(reg.wide) << 16)
+                }
                 Some(Symbol::Predicate(slot)) => into.push(u32::from(slot) | 1 << 17),
                 _ => {}
             },
             Operand::Not(inner) | Operand::Negated(inner) => self.registers(inner, into),
-            Operand::Vector(items) | Operand::Tuple(items) => items.iter().for_each(|item| self.registers(item, into)),
+            Operand::Vector(items) | Operand::Tuple(items) => {
+                items.iter().for_each(|item| self.registers(item, into))
+            }
             Operand::Address(address) => {
                 if let Some(base) = &address.base {
                     self.registers(&Operand::Name(base.clone()), into);
@@ -342,11 +472,17 @@ fn immediate_bits(immediate: Immediate, ty: Ty) -> u64 {
         (Immediate::Int(value), Kind::Float(Format::F32)) => u64::from((value as f32).to_bits()),
         (Immediate::Int(value), Kind::Float(Format::F64)) => (value as f64).to_bits(),
         (Immediate::Int(value), _) => value as u64,
-        (Immediate::F32(bits), Kind::Float(Format::F64)) => f64::from(f32::from_bits(bits)).to_bits(),
+        (Immediate::F32(bits), Kind::Float(Format::F64)) => {
+            f64::from(f32::from_bits(bits)).to_bits()
+        }
         (Immediate::F32(bits), _) => u64::from(bits),
         (Immediate::F64(bits), Kind::Float(Format::F64)) => bits,
-        (Immediate::F64(bits), Kind::Float(Format::F32)) => u64::from((f64::from_bits(bits) as f32).to_bits()),
-        (Immediate::F64(bits), _) if ty.bits == 32 => u64::from((f64::from_bits(bits) as f32).to_bits()),
+        (Immediate::F64(bits), Kind::Float(Format::F32)) => {
+            u64::from((f64::from_bits(bits) as f32).to_bits())
+        }
+        (Immediate::F64(bits), _) if ty.bits == 32 => {
+            u64::from((f64::from_bits(bits) as f32).to_bits())
+        }
         (Immediate::F64(bits), _) => bits,
     }
 }
@@ -372,12 +508,20 @@ fn special(name: &str) -> Option<Special> {
         "%lanemask_ge" => Special::LaneMaskGe,
         "%dynamic_smem_size" => Special::DynamicSharedSize,
         "%total_smem_size" | "%aggr_smem_size" => Special::TotalSharedSize,
-        "%cluster_ctaid.x" | "%cluster_ctaid.y" | "%cluster_ctaid.z" | "%cluster_ctarank" => Special::Zero,
-        "%cluster_nctaid.x" | "%cluster_nctaid.y" | "%cluster_nctaid.z" | "%cluster_nctarank" => Special::One,
+        "%cluster_ctaid.x" | "%cluster_ctaid.y" | "%cluster_ctaid.z" | "%cluster_ctarank" => {
+            Special::Zero
+        }
+        "%cluster_nctaid.x" | "%cluster_nctaid.y" | "%cluster_nctaid.z" | "%cluster_nctarank" => {
+            Special::One
+        }
         _ if name.starts_with("%tid.") => Special::Tid(axis(name)?),
         _ if name.starts_with("%ntid.") => Special::Ntid(axis(name)?),
-        _ if name.starts_with("%ctaid.") || name.starts_with("%clusterid.") => Special::Ctaid(axis(name)?),
-        _ if name.starts_with("%nctaid.") || name.starts_with("%nclusterid.") => Special::Nctaid(axis(name)?),
+        _ if name.starts_with("%ctaid.") || name.starts_with("%clusterid.") => {
+            Special::Ctaid(axis(name)?)
+        }
+        _ if name.starts_with("%nctaid.") || name.starts_with("%nclusterid.") => {
+            Special::Nctaid(axis(name)?)
+        }
         _ => return None,
     })
 }
@@ -395,7 +539,11 @@ pub(super) fn show(operand: &Operand) -> String {
         Operand::Vector(items) => format!("{{{}}}", list(items)),
         Operand::Address(address) => {
             let base = address.base.as_deref().unwrap_or("");
-            let rest: String = address.rest.iter().map(|o| format!(", {}", show(o))).collect();
+            let rest: String = address
+                .rest
+                .iter()
+                .map(|o| format!(", {}", show(o)))
+                .collect();
             match address.offset {
                 0 => format!("[{base}{rest}]"),
                 offset => format!("[{base}+{offset}{rest}]"),

@@ -10,16 +10,25 @@ use super::Body;
 /// What a name stands for.
 #[derive(Clone, Debug)]
 pub(super) enum Symbol {
-    Register { reg: Reg, bits: u8 },
+    Register {
+        reg: Reg,
+        bits: u8,
+    },
     Predicate(Slot),
     Label(usize),
     /// A shared address.
     Shared(u32),
     /// A module-scope shared variable that this kernel has not named yet.
-    ModuleShared { bytes: u64, align: u32 },
+    ModuleShared {
+        bytes: u64,
+        align: u32,
+    },
     DynamicShared,
     /// An offset in the frame's stack; `parameter` for `.param` variables.
-    Stack { offset: u32, parameter: bool },
+    Stack {
+        offset: u32,
+        parameter: bool,
+    },
     EntryParam(u32),
     Global(u64),
     Const(u32),
@@ -54,9 +63,13 @@ impl Scope {
                 return None;
             }
             Some(match first {
-                Symbol::Register { reg, bits } => {
-                    Symbol::Register { reg: Reg { slot: reg.slot + number as Slot, wide: reg.wide }, bits: *bits }
-                }
+                Symbol::Register { reg, bits } => Symbol::Register {
+                    reg: Reg {
+                        slot: reg.slot + number as Slot,
+                        wide: reg.wide,
+                    },
+                    bits: *bits,
+                },
                 Symbol::Predicate(slot) => Symbol::Predicate(slot + number as Slot),
                 other => other.clone(),
             })
@@ -66,7 +79,10 @@ impl Scope {
 
 impl Body {
     pub(super) fn lookup(&self, name: &str) -> Option<Symbol> {
-        self.scopes.iter().rev().find_map(|scope| scope.lookup(name))
+        self.scopes
+            .iter()
+            .rev()
+            .find_map(|scope| scope.lookup(name))
     }
 
     pub(super) fn declare(&mut self, name: String, symbol: Symbol) {
@@ -75,9 +91,16 @@ impl Body {
         }
     }
 
-    pub(super) fn declare_registers(&mut self, variable: &Variable, name: &DeclaredName) -> Result<(), String> {
+    pub(super) fn declare_registers(
+        &mut self,
+        variable: &Variable,
+        name: &DeclaredName,
+    ) -> Result<(), String> {
         if variable.vector.is_some() {
-            return Err("the simulator does not know vector registers; declare scalars and use {a, b}".into());
+            return Err(
+                "the simulator does not know vector registers; declare scalars and use {a, b}"
+                    .into(),
+            );
         }
         let first = self.layout.register(&variable.ty)?;
         for _ in 1..name.count.unwrap_or(1) {
@@ -100,7 +123,11 @@ impl Body {
         if let Some(&slot) = self.slots.get(&key) {
             return slot;
         }
-        let slot = if wide { self.layout.wide } else { self.layout.narrow } as Slot;
+        let slot = if wide {
+            self.layout.wide
+        } else {
+            self.layout.narrow
+        } as Slot;
         if wide {
             self.layout.wide += 1;
         } else {
@@ -124,12 +151,26 @@ impl FrameLayout {
             ".b16" | ".u16" | ".s16" | ".f16" | ".bf16" => 16,
             ".b32" | ".u32" | ".s32" | ".f32" | ".f16x2" | ".bf16x2" | ".tf32" => 32,
             ".b64" | ".u64" | ".s64" | ".f64" => 64,
-            other => return Err(format!("the simulator does not know registers of type `{other}`")),
+            other => {
+                return Err(format!(
+                    "the simulator does not know registers of type `{other}`"
+                ));
+            }
         };
         let wide = bits == 64;
-        let count = if wide { &mut self.wide } else { &mut self.narrow };
+        let count = if wide {
+            &mut self.wide
+        } else {
+            &mut self.narrow
+        };
         *count += 1;
-        Ok(Symbol::Register { reg: Reg { slot: (*count - 1) as Slot, wide }, bits })
+        Ok(Symbol::Register {
+            reg: Reg {
+                slot: (*count - 1) as Slot,
+                wide,
+            },
+            bits,
+        })
     }
 
     pub(super) fn reserve_stack(&mut self, bytes: u32, align: u32) -> u32 {
@@ -160,28 +201,46 @@ pub(super) fn variable_bytes(variable: &Variable, name: &DeclaredName) -> Option
     let element = u64::from(element_bytes(variable));
     let open_length = || {
         let text = name.initializer.as_deref()?;
-        Some(text.split(',').filter(|part| !part.trim().is_empty()).count() as u64)
+        Some(
+            text.split(',')
+                .filter(|part| !part.trim().is_empty())
+                .count() as u64,
+        )
     };
-    name.dimensions
-        .iter()
-        .try_fold(element, |bytes, dim| Some(bytes * dim.or_else(open_length)?))
+    name.dimensions.iter().try_fold(element, |bytes, dim| {
+        Some(bytes * dim.or_else(open_length)?)
+    })
 }
 
 /// Bytes an initialiser gives, zero elsewhere.
-pub(super) fn initial_bytes(variable: &Variable, name: &DeclaredName, bytes: u64) -> Result<Vec<u8>, String> {
+pub(super) fn initial_bytes(
+    variable: &Variable,
+    name: &DeclaredName,
+    bytes: u64,
+) -> Result<Vec<u8>, String> {
     let mut data = vec![0; bytes as usize];
     let Some(text) = &name.initializer else {
         return Ok(data);
     };
     let element = (element_bytes(variable) / u32::from(variable.vector.unwrap_or(1))) as usize;
     let float = variable.ty.starts_with(".f");
-    let values = text.split([',', '{', '}']).map(str::trim).filter(|part| !part.is_empty());
+    let values = text
+        .split([',', '{', '}'])
+        .map(str::trim)
+        .filter(|part| !part.is_empty());
     for (index, value) in values.enumerate() {
-        let bits = literal(value, float, element)
-            .ok_or_else(|| format!("the simulator does not know the initial value `{value}` of `{}`", name.name))?;
+        let bits = literal(value, float, element).ok_or_else(|| {
+            format!(
+                "the simulator does not know the initial value `{value}` of `{}`",
+                name.name
+            )
+        })?;
         let at = index * element;
         let Some(place) = data.get_mut(at..at + element) else {
-            return Err(format!("`{}` has more initial values than elements", name.name));
+            return Err(format!(
+                "`{}` has more initial values than elements",
+                name.name
+            ));
         };
         place.copy_from_slice(&bits.to_le_bytes()[..element]);
     }
@@ -193,24 +252,45 @@ fn literal(text: &str, float: bool, bytes: usize) -> Option<u64> {
         Some(rest) => (true, rest.trim()),
         None => (false, text),
     };
-    if let Some(hex) = digits.strip_prefix("0f").or_else(|| digits.strip_prefix("0F")) {
+    if let Some(hex) = digits
+        .strip_prefix("0f")
+        .or_else(|| digits.strip_prefix("0F"))
+    {
         let bits = u32::from_str_radix(hex, 16).ok()?;
         return Some(u64::from(bits) ^ (u64::from(negative) << 31));
     }
-    if let Some(hex) = digits.strip_prefix("0d").or_else(|| digits.strip_prefix("0D")) {
+    if let Some(hex) = digits
+        .strip_prefix("0d")
+        .or_else(|| digits.strip_prefix("0D"))
+    {
         let bits = u64::from_str_radix(hex, 16).ok()?;
         let bits = bits ^ (u64::from(negative) << 63);
-        return Some(if bytes == 4 { u64::from((f64::from_bits(bits) as f32).to_bits()) } else { bits });
+        return Some(if bytes == 4 {
+            u64::from((f64::from_bits(bits) as f32).to_bits())
+        } else {
+            bits
+        });
     }
     if float {
         let value: f64 = text.parse().ok()?;
-        return Some(if bytes == 4 { u64::from((value as f32).to_bits()) } else { value.to_bits() });
+        return Some(if bytes == 4 {
+            u64::from((value as f32).to_bits())
+        } else {
+            value.to_bits()
+        });
     }
     let digits = digits.trim_end_matches(['U', 'u']);
-    let value = if let Some(hex) = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+    let value = if let Some(hex) = digits
+        .strip_prefix("0x")
+        .or_else(|| digits.strip_prefix("0X"))
+    {
         u64::from_str_radix(hex, 16).ok()?
     } else {
         digits.parse().ok()?
     };
-    Some(if negative { value.wrapping_neg() } else { value })
+    Some(if negative {
+        value.wrapping_neg()
+    } else {
+        value
+    })
 }

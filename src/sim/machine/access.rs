@@ -32,11 +32,26 @@ impl Block {
         self.transfer(env, at, access, &Direction::Store)
     }
 
-    fn transfer(&mut self, env: &mut Env<'_>, at: At, access: &Access, direction: &Direction) -> Result<(), Stop> {
-        let addresses = addresses(&self.warps[at.warp].regs(at.frame), at.frame, &access.address);
-        self.by_space(access.space, &addresses, at, |block, space, addresses, at| {
-            block.in_space(env, space, addresses, at, access, direction)
-        })
+    fn transfer(
+        &mut self,
+        env: &mut Env<'_>,
+        at: At,
+        access: &Access,
+        direction: &Direction,
+    ) -> Result<(), Stop> {
+        let addresses = addresses(
+            &self.warps[at.warp].regs(at.frame),
+            at.frame,
+            &access.address,
+        );
+        self.by_space(
+            access.space,
+            &addresses,
+            at,
+            |block, space, addresses, at| {
+                block.in_space(env, space, addresses, at, access, direction)
+            },
+        )
     }
 
     /// Splits a generic access by the spaces its lanes point into.
@@ -73,18 +88,34 @@ impl Block {
         direction: &Direction,
     ) -> Result<(), Stop> {
         match (space, direction) {
-            (Space::Global | Space::Generic, Direction::Load) => self.load_global(env, addresses, at, access),
-            (Space::Global | Space::Generic, Direction::Store) => self.store_global(env, addresses, at, access),
+            (Space::Global | Space::Generic, Direction::Load) => {
+                self.load_global(env, addresses, at, access)
+            }
+            (Space::Global | Space::Generic, Direction::Store) => {
+                self.store_global(env, addresses, at, access)
+            }
             (Space::Shared, Direction::Load) => self.load_shared(env, addresses, at, access),
             (Space::Shared, Direction::Store) => self.store_shared(env, addresses, at, access),
             (Space::Local, Direction::Load) => self.load_local(env, addresses, at, access),
             (Space::Local, Direction::Store) => self.store_local(env, addresses, at, access),
-            (Space::Param, Direction::Load) => {
-                load_bytes(env, &mut self.warps[at.warp], addresses, at, access, "the parameters", &env.launch.params)
-            }
-            (Space::Const, Direction::Load) => {
-                load_bytes(env, &mut self.warps[at.warp], addresses, at, access, "constant memory", &env.program.constants)
-            }
+            (Space::Param, Direction::Load) => load_bytes(
+                env,
+                &mut self.warps[at.warp],
+                addresses,
+                at,
+                access,
+                "the parameters",
+                &env.launch.params,
+            ),
+            (Space::Const, Direction::Load) => load_bytes(
+                env,
+                &mut self.warps[at.warp],
+                addresses,
+                at,
+                access,
+                "constant memory",
+                &env.program.constants,
+            ),
             (Space::Param | Space::Const, Direction::Store) => Err(fault(
                 env,
                 at.pc,
@@ -94,7 +125,13 @@ impl Block {
         }
     }
 
-    fn load_global(&mut self, env: &mut Env<'_>, addresses: &Wide, at: At, access: &Access) -> Result<(), Stop> {
+    fn load_global(
+        &mut self,
+        env: &mut Env<'_>,
+        addresses: &Wide,
+        at: At,
+        access: &Access,
+    ) -> Result<(), Stop> {
         let total = usize::from(access.bytes) * usize::from(access.count);
         count_global(env, addresses, at, total, true);
         let checks = env.options.checks;
@@ -108,7 +145,9 @@ impl Block {
                 let defined = env
                     .memory
                     .read(&mut cursor, addresses[lane], data, checks)
-                    .map_err(|refusal| refused(env, at.pc, &refusal, addresses[lane], total, lane))?;
+                    .map_err(|refusal| {
+                        refused(env, at.pc, &refusal, addresses[lane], total, lane)
+                    })?;
                 if !defined {
                     undefined.get_or_insert(lane);
                 }
@@ -122,7 +161,13 @@ impl Block {
         Ok(())
     }
 
-    fn store_global(&mut self, env: &mut Env<'_>, addresses: &Wide, at: At, access: &Access) -> Result<(), Stop> {
+    fn store_global(
+        &mut self,
+        env: &mut Env<'_>,
+        addresses: &Wide,
+        at: At,
+        access: &Access,
+    ) -> Result<(), Stop> {
         let total = usize::from(access.bytes) * usize::from(access.count);
         count_global(env, addresses, at, total, false);
         let author = Author {
@@ -163,11 +208,22 @@ impl Block {
         Ok(())
     }
 
-    fn load_shared(&mut self, env: &mut Env<'_>, addresses: &Wide, at: At, access: &Access) -> Result<(), Stop> {
+    fn load_shared(
+        &mut self,
+        env: &mut Env<'_>,
+        addresses: &Wide,
+        at: At,
+        access: &Access,
+    ) -> Result<(), Stop> {
         let bytes = u32::from(access.bytes);
         let total = bytes * u32::from(access.count);
         let mut seen = Hazards::default();
-        let Self { warps, shared, clocks, .. } = self;
+        let Self {
+            warps,
+            shared,
+            clocks,
+            ..
+        } = self;
         let clock = &clocks[at.warp];
         let mut regs = warps[at.warp].regs(at.frame);
         shared.begin_request();
@@ -179,7 +235,12 @@ impl Block {
                 4 => {
                     for reg in &access.regs[..usize::from(access.count)] {
                         seen.note(shared.read(word, 0xf, access.strong, at.warp, clock, at.pc));
-                        put(&mut regs, *reg, lane, extend(u64::from(shared.word(word)), 4, access.signed));
+                        put(
+                            &mut regs,
+                            *reg,
+                            lane,
+                            extend(u64::from(shared.word(word)), 4, access.signed),
+                        );
                         word += 1;
                     }
                 }
@@ -187,19 +248,27 @@ impl Block {
                     for reg in &access.regs[..usize::from(access.count)] {
                         seen.note(shared.read(word, 0xf, access.strong, at.warp, clock, at.pc));
                         seen.note(shared.read(word + 1, 0xf, access.strong, at.warp, clock, at.pc));
-                        let value = u64::from(shared.word(word + 1)) << 32 | u64::from(shared.word(word));
+                        let value =
+                            u64::from(shared.word(word + 1)) << 32 | u64::from(shared.word(word));
                         put(&mut regs, *reg, lane, value);
                         word += 2;
                     }
                 }
                 _ => {
-                    for (index, reg) in access.regs[..usize::from(access.count)].iter().enumerate() {
+                    for (index, reg) in access.regs[..usize::from(access.count)].iter().enumerate()
+                    {
                         let place = address + index as u32 * bytes;
                         let (word, shift) = ((place / 4) as usize, place % 4);
                         let mask = ((1 << bytes) - 1) << shift;
                         seen.note(shared.read(word, mask, access.strong, at.warp, clock, at.pc));
-                        let value = u64::from(shared.word(word) >> (8 * shift)) & ((1 << (8 * bytes)) - 1);
-                        put(&mut regs, *reg, lane, extend(value, access.bytes, access.signed));
+                        let value =
+                            u64::from(shared.word(word) >> (8 * shift)) & ((1 << (8 * bytes)) - 1);
+                        put(
+                            &mut regs,
+                            *reg,
+                            lane,
+                            extend(value, access.bytes, access.signed),
+                        );
                     }
                 }
             }
@@ -209,11 +278,22 @@ impl Block {
         Ok(())
     }
 
-    fn store_shared(&mut self, env: &mut Env<'_>, addresses: &Wide, at: At, access: &Access) -> Result<(), Stop> {
+    fn store_shared(
+        &mut self,
+        env: &mut Env<'_>,
+        addresses: &Wide,
+        at: At,
+        access: &Access,
+    ) -> Result<(), Stop> {
         let bytes = u32::from(access.bytes);
         let total = bytes * u32::from(access.count);
         let mut seen = Hazards::default();
-        let Self { warps, shared, clocks, .. } = self;
+        let Self {
+            warps,
+            shared,
+            clocks,
+            ..
+        } = self;
         let clock = &clocks[at.warp];
         let regs = warps[at.warp].regs(at.frame);
         shared.begin_request();
@@ -227,7 +307,15 @@ impl Block {
                 let mut one = |word: usize, mask: u32, keep: u32, value: u32| {
                     let old = shared.word(word);
                     let value = old & keep | value;
-                    seen.race(shared.write(word, mask, access.strong, old == value, at.warp, clock, at.pc));
+                    seen.race(shared.write(
+                        word,
+                        mask,
+                        access.strong,
+                        old == value,
+                        at.warp,
+                        clock,
+                        at.pc,
+                    ));
                     shared.set_word(word, value);
                 };
                 match bytes {
@@ -239,7 +327,12 @@ impl Block {
                     _ => {
                         let shift = place % 4;
                         let part = ((1u32 << (8 * bytes)) - 1) << (8 * shift);
-                        one(word, ((1 << bytes) - 1) << shift, !part, (value as u32) << (8 * shift) & part);
+                        one(
+                            word,
+                            ((1 << bytes) - 1) << shift,
+                            !part,
+                            (value as u32) << (8 * shift) & part,
+                        );
                     }
                 }
             }
@@ -249,7 +342,13 @@ impl Block {
         Ok(())
     }
 
-    fn load_local(&mut self, env: &mut Env<'_>, addresses: &Wide, at: At, access: &Access) -> Result<(), Stop> {
+    fn load_local(
+        &mut self,
+        env: &mut Env<'_>,
+        addresses: &Wide,
+        at: At,
+        access: &Access,
+    ) -> Result<(), Stop> {
         let total = usize::from(access.bytes) * usize::from(access.count);
         let mut buffer = [0u8; 64];
         let mut undefined = false;
@@ -273,7 +372,13 @@ impl Block {
         Ok(())
     }
 
-    fn store_local(&mut self, env: &mut Env<'_>, addresses: &Wide, at: At, access: &Access) -> Result<(), Stop> {
+    fn store_local(
+        &mut self,
+        env: &mut Env<'_>,
+        addresses: &Wide,
+        at: At,
+        access: &Access,
+    ) -> Result<(), Stop> {
         let total = usize::from(access.bytes) * usize::from(access.count);
         let mut buffer = [0u8; 64];
         for lane in lanes(at.mask) {
@@ -297,16 +402,30 @@ impl Block {
 
     pub(super) fn atomic(&mut self, env: &mut Env<'_>, at: At, atom: &Atom) -> Result<(), Stop> {
         let addresses = addresses(&self.warps[at.warp].regs(at.frame), at.frame, &atom.address);
-        self.by_space(atom.space, &addresses, at, |block, space, addresses, at| match space {
-            Space::Global | Space::Generic => block.atomic_global(env, addresses, at, atom),
-            Space::Shared => block.atomic_shared(env, addresses, at, atom),
-            Space::Local | Space::Const | Space::Param => {
-                Err(fault(env, at.pc, FindingKind::OutOfBounds, "an atomic on an address that is neither global nor shared"))
-            }
-        })
+        self.by_space(
+            atom.space,
+            &addresses,
+            at,
+            |block, space, addresses, at| match space {
+                Space::Global | Space::Generic => block.atomic_global(env, addresses, at, atom),
+                Space::Shared => block.atomic_shared(env, addresses, at, atom),
+                Space::Local | Space::Const | Space::Param => Err(fault(
+                    env,
+                    at.pc,
+                    FindingKind::OutOfBounds,
+                    "an atomic on an address that is neither global nor shared",
+                )),
+            },
+        )
     }
 
-    fn atomic_global(&mut self, env: &mut Env<'_>, addresses: &Wide, at: At, atom: &Atom) -> Result<(), Stop> {
+    fn atomic_global(
+        &mut self,
+        env: &mut Env<'_>,
+        addresses: &Wide,
+        at: At,
+        atom: &Atom,
+    ) -> Result<(), Stop> {
         let bytes = atom_bytes(atom.ty);
         count_global(env, addresses, at, bytes, true);
         count_atomic(env, addresses, at, true);
@@ -316,10 +435,19 @@ impl Block {
         let mut undefined = false;
         let mut regs = self.warps[at.warp].regs(at.frame);
         for lane in lanes(at.mask) {
-            let (value, swap) = (get(&regs, atom.value, lane), atom.swap.map_or(0, |reg| get(&regs, reg, lane)));
+            let (value, swap) = (
+                get(&regs, atom.value, lane),
+                atom.swap.map_or(0, |reg| get(&regs, reg, lane)),
+            );
             let (old, defined) = env
                 .memory
-                .update(&mut cursor, addresses[lane], bytes, |old| apply(atom.op, atom.ty, old, value, swap), env.options.checks)
+                .update(
+                    &mut cursor,
+                    addresses[lane],
+                    bytes,
+                    |old| apply(atom.op, atom.ty, old, value, swap),
+                    env.options.checks,
+                )
                 .map_err(|refusal| refused(env, at.pc, &refusal, addresses[lane], bytes, lane))?;
             undefined |= !defined && atom.op != AtomOp::Exch;
             if let Some(dst) = atom.dst {
@@ -332,11 +460,22 @@ impl Block {
         Ok(())
     }
 
-    fn atomic_shared(&mut self, env: &mut Env<'_>, addresses: &Wide, at: At, atom: &Atom) -> Result<(), Stop> {
+    fn atomic_shared(
+        &mut self,
+        env: &mut Env<'_>,
+        addresses: &Wide,
+        at: At,
+        atom: &Atom,
+    ) -> Result<(), Stop> {
         let bytes = atom_bytes(atom.ty) as u32;
         count_atomic(env, addresses, at, false);
         let mut seen = Hazards::default();
-        let Self { warps, shared, clocks, .. } = self;
+        let Self {
+            warps,
+            shared,
+            clocks,
+            ..
+        } = self;
         let clock = &clocks[at.warp];
         let mut regs = warps[at.warp].regs(at.frame);
         shared.begin_request();
@@ -344,7 +483,10 @@ impl Block {
             let address = addresses[lane] as u32;
             check_shared(env, shared, at.pc, address, bytes.max(4), lane)?;
             let word = (address / 4) as usize;
-            let (value, swap) = (get(&regs, atom.value, lane), atom.swap.map_or(0, |reg| get(&regs, reg, lane)));
+            let (value, swap) = (
+                get(&regs, atom.value, lane),
+                atom.swap.map_or(0, |reg| get(&regs, reg, lane)),
+            );
             let words = (bytes / 4).max(1) as usize;
             let mut old = 0;
             for part in 0..words {
@@ -427,7 +569,9 @@ fn addresses(regs: &Regs<'_>, frame: Frame, address: &Address) -> Wide {
         Base::None => [offset; LANES],
         Base::Frame => [offset.wrapping_add(u64::from(frame.stack)); LANES],
         Base::Wide(slot) => regs.w(slot).map(|base| base.wrapping_add(offset)),
-        Base::Narrow(slot) => regs.n(slot).map(|base| u64::from(base.wrapping_add(offset as u32))),
+        Base::Narrow(slot) => regs
+            .n(slot)
+            .map(|base| u64::from(base.wrapping_add(offset as u32))),
     }
 }
 
@@ -495,11 +639,14 @@ fn load_bytes(
     let mut regs = warp.regs(at.frame);
     for lane in lanes(at.mask) {
         let from = addresses[lane] as usize;
-        if from % total != 0 {
+        if !from.is_multiple_of(total) {
             return Err(misaligned(env, at.pc, addresses[lane], total));
         }
         let Some(data) = bank.get(from..from.saturating_add(total)) else {
-            let message = format!("a load of {total} bytes at offset {from} of {what}, which have {} bytes", bank.len());
+            let message = format!(
+                "a load of {total} bytes at offset {from} of {what}, which have {} bytes",
+                bank.len()
+            );
             return Err(fault(env, at.pc, FindingKind::OutOfBounds, &message));
         };
         scatter(&mut regs, access, lane, data);
@@ -521,28 +668,51 @@ fn misaligned(env: &Env<'_>, pc: Pc, address: u64, bytes: usize) -> Stop {
     )
 }
 
-fn refused(env: &Env<'_>, pc: Pc, refusal: &Refusal, address: u64, bytes: usize, lane: usize) -> Stop {
+fn refused(
+    env: &Env<'_>,
+    pc: Pc,
+    refusal: &Refusal,
+    address: u64,
+    bytes: usize,
+    lane: usize,
+) -> Stop {
     match refusal {
         Refusal::Misaligned => misaligned(env, pc, address, bytes),
-        Refusal::OutOfBounds(place) => {
-            fault(env, pc, FindingKind::OutOfBounds, &format!("lane {lane} accesses {place}"))
-        }
-        Refusal::ReadOnly(name) => {
-            fault(env, pc, FindingKind::ReadOnlyWrite, &format!("lane {lane} writes to the input `{name}`"))
-        }
+        Refusal::OutOfBounds(place) => fault(
+            env,
+            pc,
+            FindingKind::OutOfBounds,
+            &format!("lane {lane} accesses {place}"),
+        ),
+        Refusal::ReadOnly(name) => fault(
+            env,
+            pc,
+            FindingKind::ReadOnlyWrite,
+            &format!("lane {lane} writes to the input `{name}`"),
+        ),
     }
 }
 
 fn uninitialised(env: &mut Env<'_>, pc: Pc, what: &str) {
     env.report(FindingKind::UninitialisedRead, pc, None, |program| {
         (
-            format!("`{}` reads {what} that nothing has written", program.mnemonic(pc)),
+            format!(
+                "`{}` reads {what} that nothing has written",
+                program.mnemonic(pc)
+            ),
             "write it first, or declare the workspace zero".into(),
         )
     });
 }
 
-fn check_shared(env: &Env<'_>, shared: &Shared, pc: Pc, address: u32, bytes: u32, lane: usize) -> Result<(), Stop> {
+fn check_shared(
+    env: &Env<'_>,
+    shared: &Shared,
+    pc: Pc,
+    address: u32,
+    bytes: u32,
+    lane: usize,
+) -> Result<(), Stop> {
     if address & (bytes - 1) != 0 {
         return Err(misaligned(env, pc, u64::from(address), bytes as usize));
     }
@@ -558,13 +728,22 @@ fn check_shared(env: &Env<'_>, shared: &Shared, pc: Pc, address: u32, bytes: u32
     Ok(())
 }
 
-fn check_local(env: &Env<'_>, warp: &Warp, pc: Pc, address: u64, bytes: usize, lane: usize) -> Result<usize, Stop> {
-    if address % bytes as u64 != 0 {
+fn check_local(
+    env: &Env<'_>,
+    warp: &Warp,
+    pc: Pc,
+    address: u64,
+    bytes: usize,
+    lane: usize,
+) -> Result<usize, Stop> {
+    if !address.is_multiple_of(bytes as u64) {
         return Err(misaligned(env, pc, address, bytes));
     }
     let size = warp.stack.len() as u64 * 4;
     if address.saturating_add(bytes as u64) > size {
-        let message = format!("lane {lane} accesses {bytes} bytes at local offset {address}, and the thread's stack has {size} bytes");
+        let message = format!(
+            "lane {lane} accesses {bytes} bytes at local offset {address}, and the thread's stack has {size} bytes"
+        );
         return Err(fault(env, pc, FindingKind::OutOfBounds, &message));
     }
     Ok(address as usize)
@@ -579,7 +758,11 @@ struct Distinct {
 
 impl Distinct {
     fn of(addresses: &Wide, mask: u32, shift: u32) -> Self {
-        let mut out = Self { numbers: [0; LANES], lanes: [0; LANES], count: 0 };
+        let mut out = Self {
+            numbers: [0; LANES],
+            lanes: [0; LANES],
+            count: 0,
+        };
         for lane in lanes(mask) {
             let number = addresses[lane] >> shift;
             let known = &out.numbers[..out.count];
@@ -614,13 +797,19 @@ fn count_global(env: &mut Env<'_>, addresses: &Wide, at: At, total: usize, load:
         previous = Some(number / 4);
     }
     let missed = match &mut env.cache {
-        Some(cache) if load => numbers.iter().filter(|&&sector| !cache.touch(sector)).count(),
+        Some(cache) if load => numbers
+            .iter()
+            .filter(|&&sector| !cache.touch(sector))
+            .count(),
         _ => sectors.count,
     };
     let partial = if load {
         0
     } else {
-        sectors.lanes[..sectors.count].iter().filter(|&&lanes| (lanes as usize) * total < 32).count()
+        sectors.lanes[..sectors.count]
+            .iter()
+            .filter(|&&lanes| (lanes as usize) * total < 32)
+            .count()
     };
     let line = &mut env.counts.by_pc[at.pc as usize];
     line.requests += 1;
@@ -649,7 +838,11 @@ fn count_local(env: &mut Env<'_>, at: At, total: usize) {
 
 fn count_atomic(env: &mut Env<'_>, addresses: &Wide, at: At, global: bool) {
     let places = Distinct::of(addresses, at.mask, 2);
-    let most = places.lanes[..places.count].iter().copied().max().unwrap_or(0);
+    let most = places.lanes[..places.count]
+        .iter()
+        .copied()
+        .max()
+        .unwrap_or(0);
     let line = &mut env.counts.by_pc[at.pc as usize];
     line.atomic_lanes += u64::from(at.mask.count_ones());
     line.atomic_serial += u64::from(most);
@@ -682,27 +875,55 @@ fn apply(op: AtomOp, ty: AtomType, old: u64, value: u64, swap: u64) -> u64 {
                 AtomType::Int { wide: true, .. } => u64::MAX,
                 AtomType::Int { wide: false, .. } | AtomType::Float(_) => u64::from(u32::MAX),
             };
-            if old & keep == value & keep { swap } else { old }
+            if old & keep == value & keep {
+                swap
+            } else {
+                old
+            }
         }
         (AtomOp::Add, AtomType::Float(format)) => {
             // f32 atomics in global memory flush subnormals.
             let sum = float::binary(format, FloatOp::Add, Rounding::NearestEven, old, value);
-            if format == Format::F32 { format.flush(sum) } else { sum }
+            if format == Format::F32 {
+                format.flush(sum)
+            } else {
+                sum
+            }
         }
-        (AtomOp::Min, AtomType::Float(format)) => float::binary(format, FloatOp::Min, Rounding::NearestEven, old, value),
-        (AtomOp::Max, AtomType::Float(format)) => float::binary(format, FloatOp::Max, Rounding::NearestEven, old, value),
+        (AtomOp::Min, AtomType::Float(format)) => {
+            float::binary(format, FloatOp::Min, Rounding::NearestEven, old, value)
+        }
+        (AtomOp::Max, AtomType::Float(format)) => {
+            float::binary(format, FloatOp::Max, Rounding::NearestEven, old, value)
+        }
         (AtomOp::Add, AtomType::Int { .. }) => old.wrapping_add(value),
         (AtomOp::Min, AtomType::Int { wide, signed }) => {
-            if less(old, value, wide, signed) { old } else { value }
+            if less(old, value, wide, signed) {
+                old
+            } else {
+                value
+            }
         }
         (AtomOp::Max, AtomType::Int { wide, signed }) => {
-            if less(old, value, wide, signed) { value } else { old }
+            if less(old, value, wide, signed) {
+                value
+            } else {
+                old
+            }
         }
         (AtomOp::Inc, _) => {
-            if old as u32 >= value as u32 { 0 } else { old + 1 }
+            if old as u32 >= value as u32 {
+                0
+            } else {
+                old + 1
+            }
         }
         (AtomOp::Dec, _) => {
-            if old as u32 == 0 || old as u32 > value as u32 { value } else { old - 1 }
+            if old as u32 == 0 || old as u32 > value as u32 {
+                value
+            } else {
+                old - 1
+            }
         }
         (AtomOp::And, _) => old & value,
         (AtomOp::Or, _) => old | value,

@@ -4,8 +4,8 @@ use pulp::Arch;
 
 use super::super::float::{self, Format, Rounding};
 use super::super::op::{
-    Alu, BitQuery, CarryOp, Combine, Compare, CompareType, Cvt, CvtType, FloatMode, FloatOp, FloatUnary, IntOp,
-    IntUnary, Piece, PrmtMode, Reg, Slot, Width,
+    Alu, BitQuery, CarryOp, Combine, Compare, CompareType, Cvt, CvtType, FloatMode, FloatOp,
+    FloatUnary, IntOp, IntUnary, Piece, PrmtMode, Reg, Slot, Width,
 };
 use super::regs::{FULL, LANES, Regs, Wide, lanes};
 use super::window;
@@ -15,87 +15,203 @@ use super::window;
 pub(super) fn execute(alu: &Alu, regs: &mut Regs<'_>, mask: u32, carry: &mut u32, arch: Arch) {
     match *alu {
         Alu::FFma { dst, a, b, c } => fma(regs, mask, dst, [a, b, c], arch),
-        Alu::FAdd { dst, a, b } => regs.n2(mask, dst, a, b, |a, b| canonical(f32::from_bits(a) + f32::from_bits(b))),
-        Alu::FMul { dst, a, b } => regs.n2(mask, dst, a, b, |a, b| canonical(f32::from_bits(a) * f32::from_bits(b))),
-        Alu::Int { width, op, signed, dst, a, b } => match width {
+        Alu::FAdd { dst, a, b } => regs.n2(mask, dst, a, b, |a, b| {
+            canonical(f32::from_bits(a) + f32::from_bits(b))
+        }),
+        Alu::FMul { dst, a, b } => regs.n2(mask, dst, a, b, |a, b| {
+            canonical(f32::from_bits(a) * f32::from_bits(b))
+        }),
+        Alu::Int {
+            width,
+            op,
+            signed,
+            dst,
+            a,
+            b,
+        } => match width {
             Width::B16 => int16(regs, mask, op, signed, dst, a, b),
             Width::B32 => int32(regs, mask, op, signed, dst, a, b),
             Width::B64 => int64(regs, mask, op, signed, dst, a, b),
         },
-        Alu::AddSat { subtract, dst, a, b } => regs.n2(mask, dst, a, b, |a, b| {
+        Alu::AddSat {
+            subtract,
+            dst,
+            a,
+            b,
+        } => regs.n2(mask, dst, a, b, |a, b| {
             let (a, b) = (a as i32, b as i32);
-            (if subtract { a.saturating_sub(b) } else { a.saturating_add(b) }) as u32
+            (if subtract {
+                a.saturating_sub(b)
+            } else {
+                a.saturating_add(b)
+            }) as u32
         }),
         Alu::IntUnary { width, op, dst, a } => int_unary(regs, mask, width, op, dst, a),
-        Alu::BitQuery { width, op, signed, dst, a } => bit_query(regs, mask, width, op, signed, dst, a),
-        Alu::MulWide { width, signed, dst, a, b } => mul_wide(regs, mask, width, signed, dst, a, b, None),
-        Alu::MadWide { width, signed, dst, a, b, c } => mul_wide(regs, mask, width, signed, dst, a, b, Some(c)),
-        Alu::Mad { width, high, signed, saturate, dst, a, b, c } => {
+        Alu::BitQuery {
+            width,
+            op,
+            signed,
+            dst,
+            a,
+        } => bit_query(regs, mask, width, op, signed, dst, a),
+        Alu::MulWide {
+            width,
+            signed,
+            dst,
+            a,
+            b,
+        } => mul_wide(regs, mask, width, signed, dst, a, b, None),
+        Alu::MadWide {
+            width,
+            signed,
+            dst,
+            a,
+            b,
+            c,
+        } => mul_wide(regs, mask, width, signed, dst, a, b, Some(c)),
+        Alu::Mad {
+            width,
+            high,
+            signed,
+            saturate,
+            dst,
+            a,
+            b,
+            c,
+        } => {
             mad(regs, mask, (width, high, signed, saturate), dst, [a, b, c]);
         }
-        Alu::Mul24 { high, signed, dst, a, b, c } => {
+        Alu::Mul24 {
+            high,
+            signed,
+            dst,
+            a,
+            b,
+            c,
+        } => {
             let add = c.map_or([0; LANES], |c| regs.n(c));
             let (x, y) = (regs.n(a), regs.n(b));
             let mut out = [0; LANES];
             for lane in 0..LANES {
                 let product = if signed {
-                    (i64::from((x[lane] << 8) as i32 >> 8) * i64::from((y[lane] << 8) as i32 >> 8)) as u64
+                    (i64::from((x[lane] << 8) as i32 >> 8) * i64::from((y[lane] << 8) as i32 >> 8))
+                        as u64
                 } else {
                     u64::from(x[lane] & 0xff_ffff) * u64::from(y[lane] & 0xff_ffff)
                 };
-                let part = if high { (product >> 16) as u32 } else { product as u32 };
+                let part = if high {
+                    (product >> 16) as u32
+                } else {
+                    product as u32
+                };
                 out[lane] = part.wrapping_add(add[lane]);
             }
             regs.set_n(mask, dst, &out);
         }
-        Alu::Sad { width, signed, dst, a, b, c } => match (width, signed) {
+        Alu::Sad {
+            width,
+            signed,
+            dst,
+            a,
+            b,
+            c,
+        } => match (width, signed) {
             (Width::B64, true) => {
-                regs.w3(mask, dst, [a, b, c], |a, b, c| c.wrapping_add((a as i64).abs_diff(b as i64)));
+                regs.w3(mask, dst, [a, b, c], |a, b, c| {
+                    c.wrapping_add((a as i64).abs_diff(b as i64))
+                });
             }
-            (Width::B64, false) => regs.w3(mask, dst, [a, b, c], |a, b, c| c.wrapping_add(a.abs_diff(b))),
+            (Width::B64, false) => regs.w3(mask, dst, [a, b, c], |a, b, c| {
+                c.wrapping_add(a.abs_diff(b))
+            }),
             (Width::B32, true) => {
-                regs.n3(mask, dst, [a, b, c], |a, b, c| c.wrapping_add((a as i32).abs_diff(b as i32)));
+                regs.n3(mask, dst, [a, b, c], |a, b, c| {
+                    c.wrapping_add((a as i32).abs_diff(b as i32))
+                });
             }
-            (Width::B32, false) => regs.n3(mask, dst, [a, b, c], |a, b, c| c.wrapping_add(a.abs_diff(b))),
+            (Width::B32, false) => regs.n3(mask, dst, [a, b, c], |a, b, c| {
+                c.wrapping_add(a.abs_diff(b))
+            }),
             (Width::B16, true) => regs.n3(mask, dst, [a, b, c], |a, b, c| {
                 u32::from((c as u16).wrapping_add((a as i16).abs_diff(b as i16)))
             }),
             (Width::B16, false) => {
-                regs.n3(mask, dst, [a, b, c], |a, b, c| u32::from((c as u16).wrapping_add((a as u16).abs_diff(b as u16))));
+                regs.n3(mask, dst, [a, b, c], |a, b, c| {
+                    u32::from((c as u16).wrapping_add((a as u16).abs_diff(b as u16)))
+                });
             }
         },
-        Alu::Carry { wide, op, signed, carry_in, carry_out, dst, a, b, c } => {
+        Alu::Carry {
+            wide,
+            op,
+            signed,
+            carry_in,
+            carry_out,
+            dst,
+            a,
+            b,
+            c,
+        } => {
             let input = if carry_in { *carry } else { 0 };
             let out = carry_chain(regs, mask, (wide, op, signed), input, dst, [a, b, c]);
             if carry_out {
                 *carry = (*carry & !mask) | (out & mask);
             }
         }
-        Alu::Bfe { wide, signed, dst, a, b, c } => {
+        Alu::Bfe {
+            wide,
+            signed,
+            dst,
+            a,
+            b,
+            c,
+        } => {
             let (x, pos, len) = (regs.bits(wide, a), regs.n(b), regs.n(c));
             let mut out = [0; LANES];
             for lane in 0..LANES {
-                out[lane] = bit_field_extract(x[lane], pos[lane] & 0xff, len[lane] & 0xff, wide, signed);
+                out[lane] =
+                    bit_field_extract(x[lane], pos[lane] & 0xff, len[lane] & 0xff, wide, signed);
             }
             regs.set_bits(mask, wide, dst, &out);
         }
-        Alu::Bfi { wide, dst, a, b, c, d } => {
+        Alu::Bfi {
+            wide,
+            dst,
+            a,
+            b,
+            c,
+            d,
+        } => {
             let (x, y, pos, len) = (regs.bits(wide, a), regs.bits(wide, b), regs.n(c), regs.n(d));
             let bits = if wide { 64 } else { 32 };
             let mut out = [0; LANES];
             for lane in 0..LANES {
                 let (pos, len) = (pos[lane] & 0xff, (len[lane] & 0xff).min(bits));
-                let field = if len == 0 || pos >= bits { 0 } else { (u64::MAX >> (64 - len)) << pos };
+                let field = if len == 0 || pos >= bits {
+                    0
+                } else {
+                    (u64::MAX >> (64 - len)) << pos
+                };
                 out[lane] = (y[lane] & !field) | (x[lane].checked_shl(pos).unwrap_or(0) & field);
             }
             regs.set_bits(mask, wide, dst, &out);
         }
-        Alu::Fns { dst, mask: bits, base, offset } => {
-            regs.n3(mask, dst, [bits, base, offset], |bits, base, offset| find_nth_set(bits, base, offset as i32));
+        Alu::Fns {
+            dst,
+            mask: bits,
+            base,
+            offset,
+        } => {
+            regs.n3(mask, dst, [bits, base, offset], |bits, base, offset| {
+                find_nth_set(bits, base, offset as i32)
+            });
         }
-        Alu::Prmt { mode, dst, a, b, c } => regs.n3(mask, dst, [a, b, c], |a, b, c| permute(mode, a, b, c)),
+        Alu::Prmt { mode, dst, a, b, c } => {
+            regs.n3(mask, dst, [a, b, c], |a, b, c| permute(mode, a, b, c))
+        }
         Alu::Lop3 { lut, dst, a, b, c } => regs.n3(mask, dst, [a, b, c], |a, b, c| {
-            let term = |bit: u8, x: u32, y: u32, z: u32| if lut >> bit & 1 != 0 { x & y & z } else { 0 };
+            let term =
+                |bit: u8, x: u32, y: u32, z: u32| if lut >> bit & 1 != 0 { x & y & z } else { 0 };
             term(0, !a, !b, !c)
                 | term(1, !a, !b, c)
                 | term(2, !a, b, !c)
@@ -105,43 +221,109 @@ pub(super) fn execute(alu: &Alu, regs: &mut Regs<'_>, mask: u32, carry: &mut u32
                 | term(6, a, b, !c)
                 | term(7, a, b, c)
         }),
-        Alu::Shf { left, clamp, dst, a, b, c } => regs.n3(mask, dst, [a, b, c], |a, b, c| {
+        Alu::Shf {
+            left,
+            clamp,
+            dst,
+            a,
+            b,
+            c,
+        } => regs.n3(mask, dst, [a, b, c], |a, b, c| {
             let n = if clamp { c.min(32) } else { c & 31 };
             let both = u64::from(b) << 32 | u64::from(a);
-            if left { ((both << n) >> 32) as u32 } else { (both >> n) as u32 }
+            if left {
+                ((both << n) >> 32) as u32
+            } else {
+                (both >> n) as u32
+            }
         }),
-        Alu::Dp4a { a_signed, b_signed, dst, a, b, c } => regs.n3(mask, dst, [a, b, c], |a, b, c| {
+        Alu::Dp4a {
+            a_signed,
+            b_signed,
+            dst,
+            a,
+            b,
+            c,
+        } => regs.n3(mask, dst, [a, b, c], |a, b, c| {
             (0..4).fold(c, |sum, i| {
                 let (x, y) = (byte(a, i, a_signed), byte(b, i, b_signed));
                 sum.wrapping_add(x.wrapping_mul(y) as u32)
             })
         }),
-        Alu::Dp2a { high, a_signed, b_signed, dst, a, b, c } => regs.n3(mask, dst, [a, b, c], |a, b, c| {
+        Alu::Dp2a {
+            high,
+            a_signed,
+            b_signed,
+            dst,
+            a,
+            b,
+            c,
+        } => regs.n3(mask, dst, [a, b, c], |a, b, c| {
             (0..2).fold(c, |sum, i| {
                 let half = (a >> (16 * i)) as u16;
-                let x = if a_signed { i32::from(half as i16) } else { i32::from(half) };
+                let x = if a_signed {
+                    i32::from(half as i16)
+                } else {
+                    i32::from(half)
+                };
                 let y = byte(b, i + if high { 2 } else { 0 }, b_signed);
                 sum.wrapping_add(x.wrapping_mul(y) as u32)
             })
         }),
-        Alu::Float { format, op, mode, dst, a, b } => float_binary(regs, mask, format, op, mode, dst, a, b),
-        Alu::FloatFma { format, mode, relu, dst, a, b, c } => {
+        Alu::Float {
+            format,
+            op,
+            mode,
+            dst,
+            a,
+            b,
+        } => float_binary(regs, mask, format, op, mode, dst, a, b),
+        Alu::FloatFma {
+            format,
+            mode,
+            relu,
+            dst,
+            a,
+            b,
+            c,
+        } => {
             float_fma(regs, mask, format, mode, relu, dst, [a, b, c]);
         }
-        Alu::FloatUnary { format, op, mode, dst, a } => {
+        Alu::FloatUnary {
+            format,
+            op,
+            mode,
+            dst,
+            a,
+        } => {
             let wide = format == Format::F64;
             let x = regs.bits(wide, a);
             let mut out = [0; LANES];
             lanes!(mask, lane => { out[lane] = unary(format, op, mode, x[lane]); });
             regs.set_bits(mask, wide, dst, &out);
         }
-        Alu::Packed { format, op, mode, dst, a, b } => {
+        Alu::Packed {
+            format,
+            op,
+            mode,
+            dst,
+            a,
+            b,
+        } => {
             let (x, y) = (regs.n(a), regs.n(b));
             let mut out = [0; LANES];
             lanes!(mask, lane => { out[lane] = halves(|i| binary(format, op, mode, half(x[lane], i), half(y[lane], i))); });
             regs.set_n(mask, dst, &out);
         }
-        Alu::PackedFma { format, mode, relu, dst, a, b, c } => {
+        Alu::PackedFma {
+            format,
+            mode,
+            relu,
+            dst,
+            a,
+            b,
+            c,
+        } => {
             let (x, y, z) = (regs.n(a), regs.n(b), regs.n(c));
             let mut out = [0; LANES];
             lanes!(mask, lane => {
@@ -149,24 +331,55 @@ pub(super) fn execute(alu: &Alu, regs: &mut Regs<'_>, mask: u32, carry: &mut u32
             });
             regs.set_n(mask, dst, &out);
         }
-        Alu::PackedUnary { format, op, mode, dst, a } => {
+        Alu::PackedUnary {
+            format,
+            op,
+            mode,
+            dst,
+            a,
+        } => {
             let x = regs.n(a);
             let mut out = [0; LANES];
             lanes!(mask, lane => { out[lane] = halves(|i| unary(format, op, mode, half(x[lane], i))); });
             regs.set_n(mask, dst, &out);
         }
-        Alu::Copysign { wide: false, dst, a, b } => {
-            regs.n2(mask, dst, a, b, |a, b| (b & 0x7fff_ffff) | (a & 0x8000_0000));
+        Alu::Copysign {
+            wide: false,
+            dst,
+            a,
+            b,
+        } => {
+            regs.n2(mask, dst, a, b, |a, b| {
+                (b & 0x7fff_ffff) | (a & 0x8000_0000)
+            });
         }
-        Alu::Copysign { wide: true, dst, a, b } => {
+        Alu::Copysign {
+            wide: true,
+            dst,
+            a,
+            b,
+        } => {
             regs.w2(mask, dst, a, b, |a, b| (b & !(1 << 63)) | (a & 1 << 63));
         }
-        Alu::Testp { format, test, dst, a } => {
+        Alu::Testp {
+            format,
+            test,
+            dst,
+            a,
+        } => {
             let x = regs.bits(format == Format::F64, a);
             let bits = gather(|lane| float::test(format, test, x[lane]));
             regs.set_pred(mask, dst, bits);
         }
-        Alu::Setp { ty, compare, combine, dst, inverse, a, b } => {
+        Alu::Setp {
+            ty,
+            compare,
+            combine,
+            dst,
+            inverse,
+            a,
+            b,
+        } => {
             let plain = compare_lanes(regs, ty, compare, a, b);
             let (mut yes, mut no) = (plain, !plain);
             if let Some((op, with)) = combine {
@@ -179,7 +392,15 @@ pub(super) fn execute(alu: &Alu, regs: &mut Regs<'_>, mask: u32, carry: &mut u32
                 regs.set_pred(mask, inverse, no);
             }
         }
-        Alu::Set { ty, compare, combine, float, dst, a, b } => {
+        Alu::Set {
+            ty,
+            compare,
+            combine,
+            float,
+            dst,
+            a,
+            b,
+        } => {
             let mut bits = compare_lanes(regs, ty, compare, a, b);
             if let Some((op, with)) = combine {
                 bits = logic(op, bits, regs.pred(with));
@@ -188,30 +409,66 @@ pub(super) fn execute(alu: &Alu, regs: &mut Regs<'_>, mask: u32, carry: &mut u32
             let values = std::array::from_fn(|lane| if bits >> lane & 1 != 0 { truth } else { 0 });
             regs.set_n(mask, dst, &values);
         }
-        Alu::Selp { wide, dst, a, b, condition } => {
+        Alu::Selp {
+            wide,
+            dst,
+            a,
+            b,
+            condition,
+        } => {
             let bits = regs.pred(condition);
             if wide {
                 let (a, b) = (regs.w(a), regs.w(b));
-                let values = std::array::from_fn(|lane| if bits >> lane & 1 != 0 { a[lane] } else { b[lane] });
+                let values = std::array::from_fn(|lane| {
+                    if bits >> lane & 1 != 0 {
+                        a[lane]
+                    } else {
+                        b[lane]
+                    }
+                });
                 regs.set_w(mask, dst, &values);
             } else {
                 let (a, b) = (regs.n(a), regs.n(b));
-                let values = std::array::from_fn(|lane| if bits >> lane & 1 != 0 { a[lane] } else { b[lane] });
+                let values = std::array::from_fn(|lane| {
+                    if bits >> lane & 1 != 0 {
+                        a[lane]
+                    } else {
+                        b[lane]
+                    }
+                });
                 regs.set_n(mask, dst, &values);
             }
         }
-        Alu::Slct { wide, float, ftz, dst, a, b, c } => {
+        Alu::Slct {
+            wide,
+            float,
+            ftz,
+            dst,
+            a,
+            b,
+            c,
+        } => {
             let by = regs.n(c);
             let bits = gather(|lane| {
                 if float {
-                    let c = if ftz { float::Format::F32.flush(u64::from(by[lane])) as u32 } else { by[lane] };
+                    let c = if ftz {
+                        float::Format::F32.flush(u64::from(by[lane])) as u32
+                    } else {
+                        by[lane]
+                    };
                     f32::from_bits(c) >= 0.0
                 } else {
                     by[lane] as i32 >= 0
                 }
             });
             let (x, y) = (regs.bits(wide, a), regs.bits(wide, b));
-            let values = std::array::from_fn(|lane| if bits >> lane & 1 != 0 { x[lane] } else { y[lane] });
+            let values = std::array::from_fn(|lane| {
+                if bits >> lane & 1 != 0 {
+                    x[lane]
+                } else {
+                    y[lane]
+                }
+            });
             regs.set_bits(mask, wide, dst, &values);
         }
         Alu::PredLogic { op, dst, a, b } => {
@@ -236,10 +493,21 @@ pub(super) fn execute(alu: &Alu, regs: &mut Regs<'_>, mask: u32, carry: &mut u32
             });
             regs.set_n(mask, dst, &out);
         }
-        Alu::Cvta { space, to_generic, dst, a } => {
+        Alu::Cvta {
+            space,
+            to_generic,
+            dst,
+            a,
+        } => {
             let base = window::base(space);
             let x = regs.any(a);
-            let values = x.map(|x| if to_generic { x.wrapping_add(base) } else { x.wrapping_sub(base) });
+            let values = x.map(|x| {
+                if to_generic {
+                    x.wrapping_add(base)
+                } else {
+                    x.wrapping_sub(base)
+                }
+            });
             regs.set_any(mask, dst, &values);
         }
         Alu::Isspacep { space, dst, a } => {
@@ -279,13 +547,19 @@ fn fma(regs: &mut Regs<'_>, mask: u32, dst: Slot, [a, b, c]: [Slot; 3], arch: Ar
         || {
             if mask == FULL {
                 for lane in 0..LANES {
-                    let r = f32::from_bits(a[lane]).mul_add(f32::from_bits(b[lane]), f32::from_bits(c[lane]));
+                    let r = f32::from_bits(a[lane])
+                        .mul_add(f32::from_bits(b[lane]), f32::from_bits(c[lane]));
                     row[lane] = canonical(r);
                 }
             } else {
                 for lane in 0..LANES {
-                    let r = f32::from_bits(a[lane]).mul_add(f32::from_bits(b[lane]), f32::from_bits(c[lane]));
-                    row[lane] = if mask >> lane & 1 != 0 { canonical(r) } else { row[lane] };
+                    let r = f32::from_bits(a[lane])
+                        .mul_add(f32::from_bits(b[lane]), f32::from_bits(c[lane]));
+                    row[lane] = if mask >> lane & 1 != 0 {
+                        canonical(r)
+                    } else {
+                        row[lane]
+                    };
                 }
             }
         },
@@ -296,33 +570,69 @@ fn int16(regs: &mut Regs<'_>, mask: u32, op: IntOp, signed: bool, dst: Slot, a: 
     // Shift amounts are 32-bit registers whatever the width.
     let wrap = |x: u16| u32::from(x);
     match (op, signed) {
-        (IntOp::Add, _) => regs.n2(mask, dst, a, b, |a, b| wrap((a as u16).wrapping_add(b as u16))),
-        (IntOp::Sub, _) => regs.n2(mask, dst, a, b, |a, b| wrap((a as u16).wrapping_sub(b as u16))),
-        (IntOp::MulLo, _) => regs.n2(mask, dst, a, b, |a, b| wrap((a as u16).wrapping_mul(b as u16))),
-        (IntOp::MulHi, false) => regs.n2(mask, dst, a, b, |a, b| ((a & 0xffff) * (b & 0xffff)) >> 16),
-        (IntOp::MulHi, true) => {
-            regs.n2(mask, dst, a, b, |a, b| wrap(((i32::from(a as i16) * i32::from(b as i16)) >> 16) as u16));
+        (IntOp::Add, _) => regs.n2(mask, dst, a, b, |a, b| {
+            wrap((a as u16).wrapping_add(b as u16))
+        }),
+        (IntOp::Sub, _) => regs.n2(mask, dst, a, b, |a, b| {
+            wrap((a as u16).wrapping_sub(b as u16))
+        }),
+        (IntOp::MulLo, _) => regs.n2(mask, dst, a, b, |a, b| {
+            wrap((a as u16).wrapping_mul(b as u16))
+        }),
+        (IntOp::MulHi, false) => {
+            regs.n2(mask, dst, a, b, |a, b| ((a & 0xffff) * (b & 0xffff)) >> 16)
         }
-        (IntOp::Div, false) => regs.n2(mask, dst, a, b, |a, b| wrap((a as u16).checked_div(b as u16).unwrap_or(u16::MAX))),
+        (IntOp::MulHi, true) => {
+            regs.n2(mask, dst, a, b, |a, b| {
+                wrap(((i32::from(a as i16) * i32::from(b as i16)) >> 16) as u16)
+            });
+        }
+        (IntOp::Div, false) => regs.n2(mask, dst, a, b, |a, b| {
+            wrap((a as u16).checked_div(b as u16).unwrap_or(u16::MAX))
+        }),
         (IntOp::Div, true) => regs.n2(mask, dst, a, b, |a, b| {
             let (a, b) = (a as i16, b as i16);
-            wrap(if b == 0 { u16::MAX } else { a.wrapping_div(b) as u16 })
+            wrap(if b == 0 {
+                u16::MAX
+            } else {
+                a.wrapping_div(b) as u16
+            })
         }),
-        (IntOp::Rem, false) => regs.n2(mask, dst, a, b, |a, b| wrap((a as u16).checked_rem(b as u16).unwrap_or(a as u16))),
+        (IntOp::Rem, false) => regs.n2(mask, dst, a, b, |a, b| {
+            wrap((a as u16).checked_rem(b as u16).unwrap_or(a as u16))
+        }),
         (IntOp::Rem, true) => regs.n2(mask, dst, a, b, |a, b| {
             let (a, b) = (a as i16, b as i16);
             wrap(if b == 0 { a } else { a.wrapping_rem(b) } as u16)
         }),
         (IntOp::Min, false) => regs.n2(mask, dst, a, b, |a, b| wrap((a as u16).min(b as u16))),
-        (IntOp::Min, true) => regs.n2(mask, dst, a, b, |a, b| wrap((a as i16).min(b as i16) as u16)),
+        (IntOp::Min, true) => regs.n2(
+            mask,
+            dst,
+            a,
+            b,
+            |a, b| wrap((a as i16).min(b as i16) as u16),
+        ),
         (IntOp::Max, false) => regs.n2(mask, dst, a, b, |a, b| wrap((a as u16).max(b as u16))),
-        (IntOp::Max, true) => regs.n2(mask, dst, a, b, |a, b| wrap((a as i16).max(b as i16) as u16)),
+        (IntOp::Max, true) => regs.n2(
+            mask,
+            dst,
+            a,
+            b,
+            |a, b| wrap((a as i16).max(b as i16) as u16),
+        ),
         (IntOp::And, _) => regs.n2(mask, dst, a, b, |a, b| a & b & 0xffff),
         (IntOp::Or, _) => regs.n2(mask, dst, a, b, |a, b| (a | b) & 0xffff),
         (IntOp::Xor, _) => regs.n2(mask, dst, a, b, |a, b| (a ^ b) & 0xffff),
-        (IntOp::Shl, _) => regs.n2(mask, dst, a, b, |a, b| wrap((a as u16).checked_shl(b).unwrap_or(0))),
-        (IntOp::Shr, false) => regs.n2(mask, dst, a, b, |a, b| wrap((a as u16).checked_shr(b).unwrap_or(0))),
-        (IntOp::Shr, true) => regs.n2(mask, dst, a, b, |a, b| wrap(((a as i16) >> b.min(15)) as u16)),
+        (IntOp::Shl, _) => regs.n2(mask, dst, a, b, |a, b| {
+            wrap((a as u16).checked_shl(b).unwrap_or(0))
+        }),
+        (IntOp::Shr, false) => regs.n2(mask, dst, a, b, |a, b| {
+            wrap((a as u16).checked_shr(b).unwrap_or(0))
+        }),
+        (IntOp::Shr, true) => regs.n2(mask, dst, a, b, |a, b| {
+            wrap(((a as i16) >> b.min(15)) as u16)
+        }),
     }
 }
 
@@ -331,17 +641,33 @@ fn int32(regs: &mut Regs<'_>, mask: u32, op: IntOp, signed: bool, dst: Slot, a: 
         (IntOp::Add, _) => regs.n2(mask, dst, a, b, u32::wrapping_add),
         (IntOp::Sub, _) => regs.n2(mask, dst, a, b, u32::wrapping_sub),
         (IntOp::MulLo, _) => regs.n2(mask, dst, a, b, u32::wrapping_mul),
-        (IntOp::MulHi, false) => regs.n2(mask, dst, a, b, |a, b| ((u64::from(a) * u64::from(b)) >> 32) as u32),
+        (IntOp::MulHi, false) => regs.n2(mask, dst, a, b, |a, b| {
+            ((u64::from(a) * u64::from(b)) >> 32) as u32
+        }),
         (IntOp::MulHi, true) => {
-            regs.n2(mask, dst, a, b, |a, b| ((i64::from(a as i32) * i64::from(b as i32)) >> 32) as u32);
+            regs.n2(mask, dst, a, b, |a, b| {
+                ((i64::from(a as i32) * i64::from(b as i32)) >> 32) as u32
+            });
         }
-        (IntOp::Div, false) => regs.n2(mask, dst, a, b, |a, b| a.checked_div(b).unwrap_or(u32::MAX)),
+        (IntOp::Div, false) => {
+            regs.n2(mask, dst, a, b, |a, b| a.checked_div(b).unwrap_or(u32::MAX))
+        }
         (IntOp::Div, true) => regs.n2(mask, dst, a, b, |a, b| {
-            if b == 0 { u32::MAX } else { (a as i32).wrapping_div(b as i32) as u32 }
+            if b == 0 {
+                u32::MAX
+            } else {
+                (a as i32).wrapping_div(b as i32) as u32
+            }
         }),
         (IntOp::Rem, false) => regs.n2(mask, dst, a, b, |a, b| a.checked_rem(b).unwrap_or(a)),
         (IntOp::Rem, true) => {
-            regs.n2(mask, dst, a, b, |a, b| if b == 0 { a } else { (a as i32).wrapping_rem(b as i32) as u32 });
+            regs.n2(mask, dst, a, b, |a, b| {
+                if b == 0 {
+                    a
+                } else {
+                    (a as i32).wrapping_rem(b as i32) as u32
+                }
+            });
         }
         (IntOp::Min, false) => regs.n2(mask, dst, a, b, u32::min),
         (IntOp::Min, true) => regs.n2(mask, dst, a, b, |a, b| (a as i32).min(b as i32) as u32),
@@ -361,17 +687,33 @@ fn int64(regs: &mut Regs<'_>, mask: u32, op: IntOp, signed: bool, dst: Slot, a: 
         (IntOp::Add, _) => regs.w2(mask, dst, a, b, u64::wrapping_add),
         (IntOp::Sub, _) => regs.w2(mask, dst, a, b, u64::wrapping_sub),
         (IntOp::MulLo, _) => regs.w2(mask, dst, a, b, u64::wrapping_mul),
-        (IntOp::MulHi, false) => regs.w2(mask, dst, a, b, |a, b| ((u128::from(a) * u128::from(b)) >> 64) as u64),
+        (IntOp::MulHi, false) => regs.w2(mask, dst, a, b, |a, b| {
+            ((u128::from(a) * u128::from(b)) >> 64) as u64
+        }),
         (IntOp::MulHi, true) => {
-            regs.w2(mask, dst, a, b, |a, b| ((i128::from(a as i64) * i128::from(b as i64)) >> 64) as u64);
+            regs.w2(mask, dst, a, b, |a, b| {
+                ((i128::from(a as i64) * i128::from(b as i64)) >> 64) as u64
+            });
         }
-        (IntOp::Div, false) => regs.w2(mask, dst, a, b, |a, b| a.checked_div(b).unwrap_or(u64::MAX)),
+        (IntOp::Div, false) => {
+            regs.w2(mask, dst, a, b, |a, b| a.checked_div(b).unwrap_or(u64::MAX))
+        }
         (IntOp::Div, true) => regs.w2(mask, dst, a, b, |a, b| {
-            if b == 0 { u64::MAX } else { (a as i64).wrapping_div(b as i64) as u64 }
+            if b == 0 {
+                u64::MAX
+            } else {
+                (a as i64).wrapping_div(b as i64) as u64
+            }
         }),
         (IntOp::Rem, false) => regs.w2(mask, dst, a, b, |a, b| a.checked_rem(b).unwrap_or(a)),
         (IntOp::Rem, true) => {
-            regs.w2(mask, dst, a, b, |a, b| if b == 0 { a } else { (a as i64).wrapping_rem(b as i64) as u64 });
+            regs.w2(mask, dst, a, b, |a, b| {
+                if b == 0 {
+                    a
+                } else {
+                    (a as i64).wrapping_rem(b as i64) as u64
+                }
+            });
         }
         (IntOp::Min, false) => regs.w2(mask, dst, a, b, u64::min),
         (IntOp::Min, true) => regs.w2(mask, dst, a, b, |a, b| (a as i64).min(b as i64) as u64),
@@ -399,11 +741,22 @@ fn int_unary(regs: &mut Regs<'_>, mask: u32, width: Width, op: IntUnary, dst: Sl
         (Width::B32, IntUnary::Not) => regs.n1(mask, dst, a, |a| !a),
         (Width::B32, IntUnary::Cnot) => regs.n1(mask, dst, a, |a| u32::from(a == 0)),
         (Width::B32, IntUnary::Brev) => regs.n1(mask, dst, a, u32::reverse_bits),
-        (Width::B16, IntUnary::Neg) => regs.n1(mask, dst, a, |a| u32::from((a as u16).wrapping_neg())),
-        (Width::B16, IntUnary::Abs) => regs.n1(mask, dst, a, |a| u32::from((a as i16).wrapping_abs() as u16)),
+        (Width::B16, IntUnary::Neg) => {
+            regs.n1(mask, dst, a, |a| u32::from((a as u16).wrapping_neg()))
+        }
+        (Width::B16, IntUnary::Abs) => {
+            regs.n1(
+                mask,
+                dst,
+                a,
+                |a| u32::from((a as i16).wrapping_abs() as u16),
+            )
+        }
         (Width::B16, IntUnary::Not) => regs.n1(mask, dst, a, |a| !a & 0xffff),
         (Width::B16, IntUnary::Cnot) => regs.n1(mask, dst, a, |a| u32::from(a as u16 == 0)),
-        (Width::B16, IntUnary::Brev) => regs.n1(mask, dst, a, |a| u32::from((a as u16).reverse_bits())),
+        (Width::B16, IntUnary::Brev) => {
+            regs.n1(mask, dst, a, |a| u32::from((a as u16).reverse_bits()))
+        }
         (Width::B64, IntUnary::Neg) => regs.w1(mask, dst, a, u64::wrapping_neg),
         (Width::B64, IntUnary::Abs) => regs.w1(mask, dst, a, |a| (a as i64).wrapping_abs() as u64),
         (Width::B64, IntUnary::Not) => regs.w1(mask, dst, a, |a| !a),
@@ -412,7 +765,15 @@ fn int_unary(regs: &mut Regs<'_>, mask: u32, width: Width, op: IntUnary, dst: Sl
     }
 }
 
-fn bit_query(regs: &mut Regs<'_>, mask: u32, width: Width, op: BitQuery, signed: bool, dst: Slot, a: Slot) {
+fn bit_query(
+    regs: &mut Regs<'_>,
+    mask: u32,
+    width: Width,
+    op: BitQuery,
+    signed: bool,
+    dst: Slot,
+    a: Slot,
+) {
     let bits = width.bits();
     let x = regs.bits(width == Width::B64, a);
     let values = std::array::from_fn(|lane| {
@@ -483,8 +844,12 @@ fn mad(
     slots @ [a, b, c]: [Slot; 3],
 ) {
     match (width, high) {
-        (Width::B32, false) => regs.n3(mask, dst, slots, |a, b, c| a.wrapping_mul(b).wrapping_add(c)),
-        (Width::B64, false) => regs.w3(mask, dst, slots, |a, b, c| a.wrapping_mul(b).wrapping_add(c)),
+        (Width::B32, false) => regs.n3(mask, dst, slots, |a, b, c| {
+            a.wrapping_mul(b).wrapping_add(c)
+        }),
+        (Width::B64, false) => regs.w3(mask, dst, slots, |a, b, c| {
+            a.wrapping_mul(b).wrapping_add(c)
+        }),
         (Width::B16, false) => regs.n3(mask, dst, slots, |a, b, c| {
             u32::from((a as u16).wrapping_mul(b as u16).wrapping_add(c as u16))
         }),
@@ -541,7 +906,13 @@ fn carry_chain(
         let carry = u128::from(input >> lane & 1);
         let product = || -> u128 {
             if signed {
-                let extend = |v: u64| if wide { i128::from(v as i64) } else { i128::from(v as u32 as i32) };
+                let extend = |v: u64| {
+                    if wide {
+                        i128::from(v as i64)
+                    } else {
+                        i128::from(v as u32 as i32)
+                    }
+                };
                 (extend(x[lane]) * extend(y[lane])) as u128
             } else {
                 u128::from(x[lane]) * u128::from(y[lane])
@@ -558,7 +929,11 @@ fn carry_chain(
                 (have.wrapping_sub(take), have < take)
             }
             CarryOp::MadLo | CarryOp::MadHi => {
-                let part = if op == CarryOp::MadLo { product() } else { product() >> bits };
+                let part = if op == CarryOp::MadLo {
+                    product()
+                } else {
+                    product() >> bits
+                };
                 let sum = (part & (modulus - 1)) + u128::from(z[lane]) + carry;
                 (sum, sum >= modulus)
             }
@@ -578,7 +953,11 @@ fn bit_field_extract(x: u64, pos: u32, len: u32, wide: bool, signed: bool) -> u6
     let sign = signed && x >> (pos + len - 1).min(msb) & 1 != 0;
     let mut out = if sign { u64::MAX } else { 0 };
     for i in 0..len.min(msb + 1) {
-        let bit = if pos + i <= msb { x >> (pos + i) & 1 != 0 } else { sign };
+        let bit = if pos + i <= msb {
+            x >> (pos + i) & 1 != 0
+        } else {
+            sign
+        };
         out = (out & !(1 << i)) | u64::from(bit) << i;
     }
     if wide { out } else { out & 0xffff_ffff }
@@ -587,7 +966,11 @@ fn bit_field_extract(x: u64, pos: u32, len: u32, wide: bool, signed: bool) -> u6
 fn find_nth_set(bits: u32, base: u32, offset: i32) -> u32 {
     let base = base & 31;
     if offset == 0 {
-        return if bits >> base & 1 != 0 { base } else { u32::MAX };
+        return if bits >> base & 1 != 0 {
+            base
+        } else {
+            u32::MAX
+        };
     }
     let mut left = offset.unsigned_abs();
     let mut at = base as i32;
@@ -637,7 +1020,11 @@ fn permute(mode: PrmtMode, a: u32, b: u32, c: u32) -> u32 {
 
 fn byte(x: u32, i: u32, signed: bool) -> i32 {
     let byte = (x >> (8 * i)) as u8;
-    if signed { i32::from(byte as i8) } else { i32::from(byte) }
+    if signed {
+        i32::from(byte as i8)
+    } else {
+        i32::from(byte)
+    }
 }
 
 fn half(x: u32, i: u32) -> u64 {
@@ -668,13 +1055,25 @@ fn float_binary(
 
 #[inline]
 fn binary(format: Format, op: FloatOp, mode: FloatMode, a: u64, b: u64) -> u64 {
-    let (a, b) = if mode.ftz { (format.flush(a), format.flush(b)) } else { (a, b) };
+    let (a, b) = if mode.ftz {
+        (format.flush(a), format.flush(b))
+    } else {
+        (a, b)
+    };
     finish(format, mode, float::binary(format, op, mode.rounding, a, b))
 }
 
 fn finish(format: Format, mode: FloatMode, result: u64) -> u64 {
-    let result = if mode.ftz { format.flush(result) } else { result };
-    if mode.sat { format.saturate(result) } else { result }
+    let result = if mode.ftz {
+        format.flush(result)
+    } else {
+        result
+    };
+    if mode.sat {
+        format.saturate(result)
+    } else {
+        result
+    }
 }
 
 fn float_fma(
@@ -694,7 +1093,11 @@ fn float_fma(
 }
 
 fn fused(format: Format, mode: FloatMode, relu: bool, operands: [u64; 3]) -> u64 {
-    let [a, b, c] = if mode.ftz { operands.map(|x| format.flush(x)) } else { operands };
+    let [a, b, c] = if mode.ftz {
+        operands.map(|x| format.flush(x))
+    } else {
+        operands
+    };
     let result = match (format, mode.rounding) {
         (Format::F32, Rounding::NearestEven) => {
             let [a, b, c] = [a, b, c].map(|x| f32::from_bits(x as u32));
@@ -702,13 +1105,23 @@ fn fused(format: Format, mode: FloatMode, relu: bool, operands: [u64; 3]) -> u64
         }
         (Format::F64, Rounding::NearestEven) => {
             let r = f64::from_bits(a).mul_add(f64::from_bits(b), f64::from_bits(c));
-            if r.is_nan() { float::fused(format, mode.rounding, a, b, c) } else { r.to_bits() }
+            if r.is_nan() {
+                float::fused(format, mode.rounding, a, b, c)
+            } else {
+                r.to_bits()
+            }
         }
-        (Format::F16 | Format::Bf16 | Format::F32 | Format::F64, _) => float::fused(format, mode.rounding, a, b, c),
+        (Format::F16 | Format::Bf16 | Format::F32 | Format::F64, _) => {
+            float::fused(format, mode.rounding, a, b, c)
+        }
     };
     let result = finish(format, mode, result);
     let negative = result >> (format.bits() - 1) != 0;
-    if relu && negative && !format.is_nan(result) { 0 } else { result }
+    if relu && negative && !format.is_nan(result) {
+        0
+    } else {
+        result
+    }
 }
 
 fn unary(format: Format, op: FloatUnary, mode: FloatMode, a: u64) -> u64 {
@@ -718,15 +1131,24 @@ fn unary(format: Format, op: FloatUnary, mode: FloatMode, a: u64) -> u64 {
 
 fn compare_lanes(regs: &Regs<'_>, ty: CompareType, compare: Compare, a: Slot, b: Slot) -> u32 {
     match ty {
-        CompareType::Int { width: Width::B32, signed: false } => {
+        CompareType::Int {
+            width: Width::B32,
+            signed: false,
+        } => {
             let (a, b) = (regs.n(a), regs.n(b));
             ordered(compare, |lane| (a[lane], b[lane]))
         }
-        CompareType::Int { width: Width::B32, signed: true } => {
+        CompareType::Int {
+            width: Width::B32,
+            signed: true,
+        } => {
             let (a, b) = (regs.n(a), regs.n(b));
             ordered(compare, |lane| (a[lane] as i32, b[lane] as i32))
         }
-        CompareType::Int { width: Width::B16, signed } => {
+        CompareType::Int {
+            width: Width::B16,
+            signed,
+        } => {
             let (a, b) = (regs.n(a), regs.n(b));
             if signed {
                 ordered(compare, |lane| (a[lane] as i16, b[lane] as i16))
@@ -734,7 +1156,10 @@ fn compare_lanes(regs: &Regs<'_>, ty: CompareType, compare: Compare, a: Slot, b:
                 ordered(compare, |lane| (a[lane] as u16, b[lane] as u16))
             }
         }
-        CompareType::Int { width: Width::B64, signed } => {
+        CompareType::Int {
+            width: Width::B64,
+            signed,
+        } => {
             let (a, b) = (regs.w(a), regs.w(b));
             if signed {
                 ordered(compare, |lane| (a[lane] as i64, b[lane] as i64))
@@ -761,13 +1186,31 @@ fn ordered<T: PartialOrd>(compare: Compare, at: impl Fn(usize) -> (T, T)) -> u32
     };
     let unordered = |a: &T, b: &T| a.partial_cmp(b).is_none();
     match compare {
-        Compare::Eq => gather(|lane| { let (a, b) = at(lane); a == b }),
+        Compare::Eq => gather(|lane| {
+            let (a, b) = at(lane);
+            a == b
+        }),
         // `ne` is an ordered comparison: false where an operand is NaN.
-        Compare::Ne => gather(|lane| { let (a, b) = at(lane); a < b || a > b }),
-        Compare::Lt => gather(|lane| { let (a, b) = at(lane); a < b }),
-        Compare::Le => gather(|lane| { let (a, b) = at(lane); a <= b }),
-        Compare::Gt => gather(|lane| { let (a, b) = at(lane); a > b }),
-        Compare::Ge => gather(|lane| { let (a, b) = at(lane); a >= b }),
+        Compare::Ne => gather(|lane| {
+            let (a, b) = at(lane);
+            a.partial_cmp(&b).is_some_and(std::cmp::Ordering::is_ne)
+        }),
+        Compare::Lt => gather(|lane| {
+            let (a, b) = at(lane);
+            a < b
+        }),
+        Compare::Le => gather(|lane| {
+            let (a, b) = at(lane);
+            a <= b
+        }),
+        Compare::Gt => gather(|lane| {
+            let (a, b) = at(lane);
+            a > b
+        }),
+        Compare::Ge => gather(|lane| {
+            let (a, b) = at(lane);
+            a >= b
+        }),
         Compare::Equ => each(&|a, b| a == b || unordered(&a, &b)),
         Compare::Neu => each(&|a, b| a != b),
         Compare::Ltu => each(&|a, b| a < b || unordered(&a, &b)),
@@ -780,7 +1223,11 @@ fn ordered<T: PartialOrd>(compare: Compare, at: impl Fn(usize) -> (T, T)) -> u32
 }
 
 fn field(bits: u8) -> u64 {
-    if bits == 64 { u64::MAX } else { (1 << bits) - 1 }
+    if bits == 64 {
+        u64::MAX
+    } else {
+        (1 << bits) - 1
+    }
 }
 
 fn pack(regs: &mut Regs<'_>, mask: u32, dst: Reg, parts: &[Piece]) {
@@ -810,7 +1257,11 @@ fn convert(regs: &mut Regs<'_>, mask: u32, cvt: &Cvt, dst: Reg, a: Reg) {
             let shift = 64 - u32::from(bits);
             for lane in 0..LANES {
                 let x = x[lane] << shift;
-                out[lane] = if signed { (x as i64 >> shift) as u64 } else { x >> shift };
+                out[lane] = if signed {
+                    (x as i64 >> shift) as u64
+                } else {
+                    x >> shift
+                };
             }
         }
         (CvtType::Int { .. }, CvtType::Int { .. }, true)
@@ -825,7 +1276,11 @@ fn convert(regs: &mut Regs<'_>, mask: u32, cvt: &Cvt, dst: Reg, a: Reg) {
         let stored = if dst.wide { 0 } else { 32 };
         for value in &mut out {
             let x = *value << shift;
-            let extended = if signed { (x as i64 >> shift) as u64 } else { x >> shift };
+            let extended = if signed {
+                (x as i64 >> shift) as u64
+            } else {
+                x >> shift
+            };
             *value = extended << stored >> stored;
         }
     }

@@ -30,7 +30,10 @@ pub(super) struct Barriers {
 
 impl Barriers {
     pub fn new(warps: usize) -> Self {
-        Self { meetings: vec![None; COUNT], warps }
+        Self {
+            meetings: vec![None; COUNT],
+            warps,
+        }
     }
 }
 
@@ -50,7 +53,9 @@ impl Block {
         let regs = self.warps[warp].regs(frame);
         let id = regs.n(op.id)[lane];
         let threads = op.threads.map(|slot| regs.n(slot)[lane]);
-        let held = op.input.map_or(0, |input| (regs.pred(input) & exec).count_ones());
+        let held = op
+            .input
+            .map_or(0, |input| (regs.pred(input) & exec).count_ones());
         if id as usize >= COUNT {
             return Err(Stop::Fault(Finding::new(
                 FindingKind::BadLaunch,
@@ -118,7 +123,11 @@ impl Block {
                         .sum();
                     present >= wanted
                 }
-                None => meeting.arrived.iter().zip(&self.warps).all(|(arrived, warp)| arrived & warp.live == warp.live),
+                None => meeting
+                    .arrived
+                    .iter()
+                    .zip(&self.warps)
+                    .all(|(arrived, warp)| arrived & warp.live == warp.live),
             },
         };
         if !complete {
@@ -148,7 +157,9 @@ impl Block {
                     match op.kind {
                         BarrierKind::Popc => regs.set_n(mask, dst, &[meeting.held; 32]),
                         BarrierKind::And => regs.set_pred(mask, dst, if all { FULL } else { 0 }),
-                        BarrierKind::Or => regs.set_pred(mask, dst, if meeting.held > 0 { FULL } else { 0 }),
+                        BarrierKind::Or => {
+                            regs.set_pred(mask, dst, if meeting.held > 0 { FULL } else { 0 })
+                        }
                         BarrierKind::Sync | BarrierKind::Arrive => {}
                     }
                 }
@@ -175,7 +186,10 @@ impl Block {
         let mut places: Vec<(Pc, State, u32)> = Vec::new();
         for warp in &self.warps {
             for fragment in &warp.fragments {
-                match places.iter_mut().find(|(pc, state, _)| *pc == fragment.pc && *state == fragment.state) {
+                match places
+                    .iter_mut()
+                    .find(|(pc, state, _)| *pc == fragment.pc && *state == fragment.state)
+                {
                     Some((_, _, threads)) => *threads += fragment.mask.count_ones(),
                     None => places.push((fragment.pc, fragment.state, fragment.mask.count_ones())),
                 }
@@ -188,8 +202,13 @@ impl Block {
             .map(|(pc, state, threads)| {
                 let wanted = match state {
                     State::Barrier(id) => match &self.barriers.meetings[usize::from(id)] {
-                        Some(Meeting { threads: Some(wanted), .. }) => format!("barrier {id}, which wants {wanted} threads"),
-                        Some(_) | None => format!("barrier {id}, which wants all {live} live threads of the block"),
+                        Some(Meeting {
+                            threads: Some(wanted),
+                            ..
+                        }) => format!("barrier {id}, which wants {wanted} threads"),
+                        Some(_) | None => format!(
+                            "barrier {id}, which wants all {live} live threads of the block"
+                        ),
                     },
                     State::Converging => "the other lanes it names".to_owned(),
                     State::Running => "nothing".to_owned(),

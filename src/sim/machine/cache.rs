@@ -10,7 +10,10 @@ struct Way {
     sectors: u8,
 }
 
-const EMPTY: Way = Way { line: u64::MAX, sectors: 0 };
+const EMPTY: Way = Way {
+    line: u64::MAX,
+    sectors: 0,
+};
 
 pub(super) struct Cache {
     sets: Vec<[Way; WAYS]>,
@@ -19,7 +22,9 @@ pub(super) struct Cache {
 impl Cache {
     pub fn new(bytes: u64) -> Self {
         let sets = (bytes / (LINE * WAYS as u64)).max(1) as usize;
-        Self { sets: vec![[EMPTY; WAYS]; sets] }
+        Self {
+            sets: vec![[EMPTY; WAYS]; sets],
+        }
     }
 
     pub fn clear(&mut self) {

@@ -59,7 +59,15 @@ pub(super) fn vote(regs: &mut Regs<'_>, mask: u32, mode: VoteMode, dst: Slot, bi
 }
 
 /// `match.any` and `match.all`.
-pub(super) fn matches(regs: &mut Regs<'_>, mask: u32, all: bool, wide: bool, dst: Slot, valid: Option<Slot>, a: Slot) {
+pub(super) fn matches(
+    regs: &mut Regs<'_>,
+    mask: u32,
+    all: bool,
+    wide: bool,
+    dst: Slot,
+    valid: Option<Slot>,
+    a: Slot,
+) {
     let values = regs.bits(wide, a);
     let equal = |lane: usize| {
         (0..LANES)

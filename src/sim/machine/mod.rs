@@ -5,8 +5,8 @@
 
 mod access;
 mod alu;
-mod cache;
 mod barrier;
+mod cache;
 mod exchange;
 pub(crate) mod regs;
 mod run;
@@ -103,8 +103,16 @@ struct Env<'a> {
 
 impl Env<'_> {
     /// Keeps a finding once per pair of instructions.
-    fn report(&mut self, kind: FindingKind, pc: Pc, other: Option<Pc>, describe: impl FnOnce(&Program) -> (String, String)) {
-        if self.findings.len() >= MOST_FINDINGS || !self.seen.insert((kind, pc, other.unwrap_or(Pc::MAX))) {
+    fn report(
+        &mut self,
+        kind: FindingKind,
+        pc: Pc,
+        other: Option<Pc>,
+        describe: impl FnOnce(&Program) -> (String, String),
+    ) {
+        if self.findings.len() >= MOST_FINDINGS
+            || !self.seen.insert((kind, pc, other.unwrap_or(Pc::MAX)))
+        {
             return;
         }
         let (message, help) = describe(self.program);
@@ -112,7 +120,11 @@ impl Env<'_> {
         if let Some(other) = other {
             finding = finding.and_line(self.program.line(other));
         }
-        self.findings.push(if help.is_empty() { finding } else { finding.help(help) });
+        self.findings.push(if help.is_empty() {
+            finding
+        } else {
+            finding.help(help)
+        });
     }
 }
 
@@ -130,7 +142,12 @@ struct Block {
 }
 
 /// Runs a launch.
-pub(crate) fn launch(program: &Program, memory: &mut Memory, launch: &Launch, options: &Options) -> Outcome {
+pub(crate) fn launch(
+    program: &Program,
+    memory: &mut Memory,
+    launch: &Launch,
+    options: &Options,
+) -> Outcome {
     let total: u64 = launch.grid.iter().map(|&n| u64::from(n)).product();
     let order: Vec<u64> = match &options.blocks {
         Some(blocks) => blocks.iter().copied().filter(|b| *b < total).collect(),
@@ -157,7 +174,11 @@ pub(crate) fn launch(program: &Program, memory: &mut Memory, launch: &Launch, op
     env.counts.hottest_atomic = env.atomics.values().copied().max().unwrap_or(0);
     let mut findings = env.findings;
     findings.sort_by_key(|f| (f.line, f.other_line, f.kind));
-    Outcome { stop, findings, counts: env.counts }
+    Outcome {
+        stop,
+        findings,
+        counts: env.counts,
+    }
 }
 
 fn run_blocks(env: &mut Env<'_>, order: &[u64]) -> Result<(), Stop> {
@@ -212,7 +233,11 @@ impl Block {
 
     fn begin(mut self, env: &mut Env<'_>, linear: u64, serial: u32) -> Self {
         let [gx, gy, _] = env.launch.grid.map(u64::from);
-        let coordinates = [(linear % gx) as u32, (linear / gx % gy) as u32, (linear / (gx * gy)) as u32];
+        let coordinates = [
+            (linear % gx) as u32,
+            (linear / gx % gy) as u32,
+            (linear / (gx * gy)) as u32,
+        ];
         let threads: u32 = env.launch.block.iter().product();
         let (dynamic_base, limit) = shared_layout(env.program, env.launch.dynamic_shared);
         let base = env.next_epoch;
@@ -259,7 +284,13 @@ impl Block {
                 moved |= self.run_warp(env, warp, WARP_TURN)?;
             }
             if self.warps.iter().all(|w| w.live == 0) {
-                let latest = self.clocks.iter().enumerate().map(|(w, c)| c[w]).max().unwrap_or(0);
+                let latest = self
+                    .clocks
+                    .iter()
+                    .enumerate()
+                    .map(|(w, c)| c[w])
+                    .max()
+                    .unwrap_or(0);
                 env.next_epoch = env.next_epoch.max(latest + 1);
                 return Ok(true);
             }
@@ -277,5 +308,9 @@ impl Block {
 pub(crate) fn shared_layout(program: &Program, dynamic: u32) -> (u32, u32) {
     let end = SHARED_BASE + program.static_shared;
     let base = end.div_ceil(program.dynamic_align) * program.dynamic_align;
-    if dynamic == 0 { (base, end) } else { (base, base + dynamic) }
+    if dynamic == 0 {
+        (base, end)
+    } else {
+        (base, base + dynamic)
+    }
 }

@@ -47,7 +47,11 @@ impl Regs<'_> {
 
     /// Any data register, zero-extended.
     pub fn any(&self, reg: Reg) -> Wide {
-        if reg.wide { self.w(reg.slot) } else { self.n(reg.slot).map(u64::from) }
+        if reg.wide {
+            self.w(reg.slot)
+        } else {
+            self.n(reg.slot).map(u64::from)
+        }
     }
 
     /// Lanes where a predicate holds.
@@ -65,14 +69,12 @@ impl Regs<'_> {
 
     #[inline(always)]
     pub fn set_n(&mut self, mask: u32, slot: Slot, values: &Narrow) {
-        let row = &mut self.narrow[usize::from(slot)];
-        lanes!(mask, lane => { row[lane] = values[lane]; });
+        select(mask, &mut self.narrow[usize::from(slot)], values);
     }
 
     #[inline(always)]
     pub fn set_w(&mut self, mask: u32, slot: Slot, values: &Wide) {
-        let row = &mut self.wide[usize::from(slot)];
-        lanes!(mask, lane => { row[lane] = values[lane]; });
+        select(mask, &mut self.wide[usize::from(slot)], values);
     }
 
     /// Any data register; the upper half is dropped where it does not fit.
@@ -99,7 +101,13 @@ impl Regs<'_> {
     }
 
     #[inline(always)]
-    pub fn n3(&mut self, mask: u32, dst: Slot, [a, b, c]: [Slot; 3], f: impl Fn(u32, u32, u32) -> u32) {
+    pub fn n3(
+        &mut self,
+        mask: u32,
+        dst: Slot,
+        [a, b, c]: [Slot; 3],
+        f: impl Fn(u32, u32, u32) -> u32,
+    ) {
         let (a, b, c) = (self.n(a), self.n(b), self.n(c));
         let row = &mut self.narrow[usize::from(dst)];
         lanes!(mask, lane => { row[lane] = f(a[lane], b[lane], c[lane]); });
@@ -120,7 +128,13 @@ impl Regs<'_> {
     }
 
     #[inline(always)]
-    pub fn w3(&mut self, mask: u32, dst: Slot, [a, b, c]: [Slot; 3], f: impl Fn(u64, u64, u64) -> u64) {
+    pub fn w3(
+        &mut self,
+        mask: u32,
+        dst: Slot,
+        [a, b, c]: [Slot; 3],
+        f: impl Fn(u64, u64, u64) -> u64,
+    ) {
         let (a, b, c) = (self.w(a), self.w(b), self.w(c));
         let row = &mut self.wide[usize::from(dst)];
         lanes!(mask, lane => { row[lane] = f(a[lane], b[lane], c[lane]); });
@@ -128,10 +142,28 @@ impl Regs<'_> {
 
     /// Operands of one format's width as 64-bit patterns, for the slow exact paths.
     pub fn bits(&self, wide: bool, slot: Slot) -> Wide {
-        if wide { self.w(slot) } else { self.n(slot).map(u64::from) }
+        if wide {
+            self.w(slot)
+        } else {
+            self.n(slot).map(u64::from)
+        }
     }
 
     pub fn set_bits(&mut self, mask: u32, wide: bool, slot: Slot, values: &Wide) {
         self.set_any(mask, Reg { slot, wide }, values);
+    }
+}
+
+/// Active lanes of `values` into a row.
+#[inline(always)]
+fn select<T: Copy>(mask: u32, row: &mut [T; LANES], values: &[T; LANES]) {
+    if mask == FULL {
+        *row = *values;
+    } else {
+        for (lane, (to, from)) in row.iter_mut().zip(values).enumerate() {
+            if mask >> lane & 1 != 0 {
+                *to = *from;
+            }
+        }
     }
 }

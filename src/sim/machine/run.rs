@@ -21,7 +21,12 @@ enum Course {
 
 impl Block {
     /// Runs a warp until all its groups wait, it exits, or its turn is over. Tells whether anything ran.
-    pub(super) fn run_warp(&mut self, env: &mut Env<'_>, warp: usize, turn: u64) -> Result<bool, Stop> {
+    pub(super) fn run_warp(
+        &mut self,
+        env: &mut Env<'_>,
+        warp: usize,
+        turn: u64,
+    ) -> Result<bool, Stop> {
         let mut left = turn;
         let mut moved = false;
         loop {
@@ -46,7 +51,10 @@ impl Block {
 
     /// Lanes at a warp-wide operation whose partners never come go on alone.
     fn release_stragglers(&mut self, env: &mut Env<'_>, warp: usize) -> bool {
-        let stuck = self.warps[warp].fragments.iter().position(|f| f.state == State::Converging);
+        let stuck = self.warps[warp]
+            .fragments
+            .iter()
+            .position(|f| f.state == State::Converging);
         let Some(index) = stuck else { return false };
         let (pc, mask, frame) = {
             let fragment = &self.warps[warp].fragments[index];
@@ -116,7 +124,19 @@ impl Block {
             } else {
                 // The group's place must be right for whoever looks at it.
                 self.warps[warp].fragments[index].pc = pc;
-                match self.control(env, warp, index, &instr.op, At { warp, frame, pc, mask: exec }, mask) {
+                match self.control(
+                    env,
+                    warp,
+                    index,
+                    &instr.op,
+                    At {
+                        warp,
+                        frame,
+                        pc,
+                        mask: exec,
+                    },
+                    mask,
+                ) {
                     Ok(course) => course,
                     Err(stop) => break Err(stop),
                 }
@@ -170,7 +190,9 @@ impl Block {
             Op::Store(access) => self.store(env, at, access).map(|()| Course::Next),
             Op::Atomic(atom) => self.atomic(env, at, atom).map(|()| Course::Next),
             Op::Branch { target } => Ok(self.branch(warp, index, at.pc, mask, exec, *target)),
-            Op::BranchIndexed { index: by, targets } => self.indexed(env, warp, index, at, mask, *by, targets),
+            Op::BranchIndexed { index: by, targets } => {
+                self.indexed(env, warp, index, at, mask, *by, targets)
+            }
             Op::Call(call) => self.call(env, warp, index, at, mask, call),
             Op::Return => {
                 if self.warps[warp].fragments[index].callers.is_empty() {
@@ -217,7 +239,10 @@ impl Block {
                     let lanes = exec.count_ones();
                     env.report(FindingKind::DivergentBarrier, at.pc, None, |program| {
                         (
-                            format!("`{}` names lanes that do not execute it: {lanes} lanes do", program.mnemonic(at.pc)),
+                            format!(
+                                "`{}` names lanes that do not execute it: {lanes} lanes do",
+                                program.mnemonic(at.pc)
+                            ),
                             "name only the lanes that take part".into(),
                         )
                     });
@@ -226,21 +251,27 @@ impl Block {
                 Ok(Course::Next)
             }
             Op::Activemask { dst } => {
-                self.warps[warp].regs(at.frame).set_n(exec, *dst, &[mask; LANES]);
+                self.warps[warp]
+                    .regs(at.frame)
+                    .set_n(exec, *dst, &[mask; LANES]);
                 Ok(Course::Next)
             }
             Op::ReadClock { clock, dst } => {
                 let now = env.options.budget - env.left + self.warps[warp].executed;
                 let value = match clock {
-                    Clock::Clock32 | Clock::Clock64 | Clock::TimerLo | Clock::Timer64 => now,
-                    Clock::ClockHi | Clock::TimerHi => now >> 32,
+                    Clock::Low | Clock::Whole | Clock::TimerLo | Clock::Timer64 => now,
+                    Clock::High | Clock::TimerHi => now >> 32,
                 };
-                self.warps[warp].regs(at.frame).set_any(exec, *dst, &[value; LANES]);
+                self.warps[warp]
+                    .regs(at.frame)
+                    .set_any(exec, *dst, &[value; LANES]);
                 Ok(Course::Next)
             }
             Op::StackAddress { dst, offset } => {
                 let value = u64::from(at.frame.stack + offset);
-                self.warps[warp].regs(at.frame).set_any(exec, *dst, &[value; LANES]);
+                self.warps[warp]
+                    .regs(at.frame)
+                    .set_any(exec, *dst, &[value; LANES]);
                 Ok(Course::Next)
             }
         }
@@ -248,21 +279,53 @@ impl Block {
 
     /// A warp-wide exchange among the lanes of `exec`.
     fn exchange(&mut self, env: &Env<'_>, warp: usize, frame: Frame, pc: Pc, exec: u32) {
-        let Some(instr) = env.program.code.get(pc as usize) else { return };
+        let Some(instr) = env.program.code.get(pc as usize) else {
+            return;
+        };
         let mut regs = self.warps[warp].regs(frame);
         match &instr.op {
-            &Op::Shfl { mode, dst, valid, a, lane, clamp, .. } => {
-                exchange::shfl(&mut regs, exec, &Shfl { mode, dst, valid, a, lane, clamp });
+            &Op::Shfl {
+                mode,
+                dst,
+                valid,
+                a,
+                lane,
+                clamp,
+                ..
+            } => {
+                exchange::shfl(
+                    &mut regs,
+                    exec,
+                    &Shfl {
+                        mode,
+                        dst,
+                        valid,
+                        a,
+                        lane,
+                        clamp,
+                    },
+                );
             }
             &Op::Vote { mode, dst, a, .. } => {
                 let bits = regs.pred(a);
                 exchange::vote(&mut regs, exec, mode, dst, bits);
             }
-            &Op::Match { all, wide, dst, valid, a, .. } => {
+            &Op::Match {
+                all,
+                wide,
+                dst,
+                valid,
+                a,
+                ..
+            } => {
                 exchange::matches(&mut regs, exec, all, wide, dst, valid, a);
             }
-            &Op::Redux { op, signed, dst, a, .. } => exchange::redux(&mut regs, exec, op, signed, dst, a),
-            &Op::Elect { leader, elected, .. } => {
+            &Op::Redux {
+                op, signed, dst, a, ..
+            } => exchange::redux(&mut regs, exec, op, signed, dst, a),
+            &Op::Elect {
+                leader, elected, ..
+            } => {
                 let first = exec.trailing_zeros();
                 regs.set_n(exec, leader, &[first; LANES]);
                 regs.set_pred(exec, elected, 1 << (first & 31));
@@ -289,12 +352,28 @@ impl Block {
 
     fn split(&mut self, warp: usize, index: usize, mask: u32, target: Pc) {
         let fragments = &mut self.warps[warp].fragments;
-        let Fragment { frame, ref callers, .. } = fragments[index];
+        let Fragment {
+            frame, ref callers, ..
+        } = fragments[index];
         let callers = callers.clone();
-        fragments.push(Fragment { pc: target, mask, frame, callers, state: State::Running });
+        fragments.push(Fragment {
+            pc: target,
+            mask,
+            frame,
+            callers,
+            state: State::Running,
+        });
     }
 
-    fn branch(&mut self, warp: usize, index: usize, pc: Pc, mask: u32, taken: u32, target: Pc) -> Course {
+    fn branch(
+        &mut self,
+        warp: usize,
+        index: usize,
+        pc: Pc,
+        mask: u32,
+        taken: u32,
+        target: Pc,
+    ) -> Course {
         if taken == mask {
             return Course::Jump(target);
         }
@@ -305,7 +384,10 @@ impl Block {
         Course::Changed
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a group, an instruction and its fields")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a group, an instruction and its fields"
+    )]
     fn indexed(
         &mut self,
         env: &Env<'_>,
@@ -320,12 +402,18 @@ impl Block {
         let mut left = at.mask;
         while left != 0 {
             let lane = left.trailing_zeros() as usize;
-            let same = (0..LANES).filter(|&l| left >> l & 1 != 0 && values[l] == values[lane]).fold(0u32, |m, l| m | 1 << l);
+            let same = (0..LANES)
+                .filter(|&l| left >> l & 1 != 0 && values[l] == values[lane])
+                .fold(0u32, |m, l| m | 1 << l);
             let Some(&target) = targets.get(values[lane] as usize) else {
                 return Err(Stop::Fault(Finding::new(
                     FindingKind::OutOfBounds,
                     env.program.line(at.pc),
-                    format!("branch index {} of a table of {}", values[lane], targets.len()),
+                    format!(
+                        "branch index {} of a table of {}",
+                        values[lane],
+                        targets.len()
+                    ),
                 )));
             };
             self.split(warp, index, same, target);
@@ -337,7 +425,15 @@ impl Block {
         Ok(Course::Changed)
     }
 
-    fn exit(&mut self, env: &mut Env<'_>, warp: usize, index: usize, pc: Pc, mask: u32, exec: u32) -> Course {
+    fn exit(
+        &mut self,
+        env: &mut Env<'_>,
+        warp: usize,
+        index: usize,
+        pc: Pc,
+        mask: u32,
+        exec: u32,
+    ) -> Course {
         self.warps[warp].live &= !exec;
         let rest = mask & !exec;
         if rest == 0 {
@@ -351,7 +447,15 @@ impl Block {
         Course::Changed
     }
 
-    fn call(&mut self, env: &Env<'_>, warp: usize, index: usize, at: At, mask: u32, call: &Call) -> Result<Course, Stop> {
+    fn call(
+        &mut self,
+        env: &Env<'_>,
+        warp: usize,
+        index: usize,
+        at: At,
+        mask: u32,
+        call: &Call,
+    ) -> Result<Course, Stop> {
         if at.mask != mask {
             self.split(warp, index, mask & !at.mask, at.pc + 1);
             self.warps[warp].fragments[index].mask = at.mask;
@@ -379,13 +483,24 @@ impl Block {
             state.pass(*passed, at.frame, frame, at.mask);
         }
         let fragment = &mut state.fragments[index];
-        fragment.callers.push(Caller { frame: at.frame, pc: at.pc });
+        fragment.callers.push(Caller {
+            frame: at.frame,
+            pc: at.pc,
+        });
         fragment.frame = frame;
         fragment.pc = env.program.functions[call.function].entry;
         Ok(Course::Changed)
     }
 
-    fn leave(&mut self, env: &Env<'_>, warp: usize, index: usize, pc: Pc, mask: u32, exec: u32) -> Course {
+    fn leave(
+        &mut self,
+        env: &Env<'_>,
+        warp: usize,
+        index: usize,
+        pc: Pc,
+        mask: u32,
+        exec: u32,
+    ) -> Course {
         if exec != mask {
             self.split(warp, index, mask & !exec, pc + 1);
             self.warps[warp].fragments[index].mask = exec;
@@ -411,7 +526,11 @@ impl super::warp::Warp {
     /// Copies one argument or result between frames.
     fn pass(&mut self, passed: Passed, from: Frame, to: Frame, mask: u32) {
         match passed {
-            Passed::Stack { from: source, to: target, bytes } => {
+            Passed::Stack {
+                from: source,
+                to: target,
+                bytes,
+            } => {
                 for word in 0..bytes.div_ceil(4) {
                     let source = ((from.stack + source) / 4 + word) as usize;
                     let target = ((to.stack + target) / 4 + word) as usize;
@@ -422,15 +541,25 @@ impl super::warp::Warp {
                             self.stack[target][lane] = value;
                         }
                     }
-                    self.stack_defined[target] = self.stack_defined[target] & !mask | defined & mask;
+                    self.stack_defined[target] =
+                        self.stack_defined[target] & !mask | defined & mask;
                 }
             }
-            Passed::Register { from: source, to: target } => {
+            Passed::Register {
+                from: source,
+                to: target,
+            } => {
                 let values: Wide = self.regs(from).any(source);
                 self.regs(to).set_any(mask, target, &values);
             }
-            Passed::Predicate { from: source, to: target } => {
-                let bits = self.regs(from).pred(Pred { slot: source, negated: false });
+            Passed::Predicate {
+                from: source,
+                to: target,
+            } => {
+                let bits = self.regs(from).pred(Pred {
+                    slot: source,
+                    negated: false,
+                });
                 self.regs(to).set_pred(mask, target, bits);
             }
         }
@@ -442,8 +571,13 @@ fn out_of_budget(env: &Env<'_>, pc: Pc) -> Stop {
         Finding::new(
             FindingKind::Budget,
             env.program.line(pc),
-            format!("the launch had not ended after {} warp instructions; it was here", env.options.budget),
+            format!(
+                "the launch had not ended after {} warp instructions; it was here",
+                env.options.budget
+            ),
         )
-        .help("look for a loop that never ends, or for threads that wait for others that cannot run"),
+        .help(
+            "look for a loop that never ends, or for threads that wait for others that cannot run",
+        ),
     ])
 }

@@ -109,7 +109,11 @@ impl Warp {
     /// Makes a frame's registers and stack for the lanes of `mask`.
     pub fn enter(&mut self, program: &Program, frame: Frame, mask: u32, place: &Place) {
         let layout = &program.functions[frame.function];
-        grow(&mut self.narrow, frame.narrow + layout.narrow, [POISON as u32; LANES]);
+        grow(
+            &mut self.narrow,
+            frame.narrow + layout.narrow,
+            [POISON as u32; LANES],
+        );
         grow(&mut self.wide, frame.wide + layout.wide, [POISON; LANES]);
         grow(&mut self.preds, frame.preds + layout.predicates, 0);
         let words = ((frame.stack + layout.stack) as usize).div_ceil(4);
@@ -126,8 +130,12 @@ impl Warp {
             let values: Wide = match init {
                 Init::Const32(value) => [u64::from(value); LANES],
                 Init::Const64(value) => [value; LANES],
-                Init::DynamicShared | Init::DynamicSharedWide => [u64::from(place.dynamic_base); LANES],
-                Init::Special(special) => std::array::from_fn(|lane| u64::from(place.special(special, lane))),
+                Init::DynamicShared | Init::DynamicSharedWide => {
+                    [u64::from(place.dynamic_base); LANES]
+                }
+                Init::Special(special) => {
+                    std::array::from_fn(|lane| u64::from(place.special(special, lane)))
+                }
             };
             self.regs(frame).set_any(mask, reg, &values);
         }
@@ -149,7 +157,12 @@ impl Warp {
             self.join();
         }
         let runnable = |f: &&Fragment| f.state == State::Running;
-        let depth = self.fragments.iter().filter(runnable).map(|f| f.callers.len()).max()?;
+        let depth = self
+            .fragments
+            .iter()
+            .filter(runnable)
+            .map(|f| f.callers.len())
+            .max()?;
         let at_depth = || {
             self.fragments
                 .iter()
@@ -166,7 +179,11 @@ impl Warp {
         let stop = self
             .fragments
             .iter()
-            .filter(|f| f.callers.len() == depth && f.pc > fragment.pc && !matches!(f.state, State::Barrier(_)))
+            .filter(|f| {
+                f.callers.len() == depth
+                    && f.pc > fragment.pc
+                    && !matches!(f.state, State::Barrier(_))
+            })
             .map(|f| f.pc)
             .min()
             .unwrap_or(Pc::MAX);
@@ -226,8 +243,8 @@ impl Place {
             Special::One => 1,
             Special::LaneMaskEq => bit,
             Special::LaneMaskLt => bit - 1,
-            Special::LaneMaskLe => bit - 1 | bit,
-            Special::LaneMaskGt => !(bit - 1 | bit),
+            Special::LaneMaskLe => (bit - 1) | bit,
+            Special::LaneMaskGt => !((bit - 1) | bit),
             Special::LaneMaskGe => !(bit - 1),
             Special::DynamicSharedSize => self.dynamic_bytes,
             Special::TotalSharedSize => self.shared_bytes,
