@@ -409,6 +409,7 @@ impl Device for SimDevice {
             diagnosis: diagnosis::diagnose(&works),
             floor: Nanos::new(floor * 1e9),
             unsteady: Vec::new(),
+            violations: Vec::new(),
             notes,
         })))
     }
