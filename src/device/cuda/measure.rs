@@ -44,6 +44,36 @@ pub struct Sampling {
     pub settled: f64,
     /// Never more rotated sets than this.
     pub max_sets: u32,
+    /// No further samples after about this long: a kernel that takes seconds is not worth more.
+    pub budget: Duration,
+}
+
+/// How many replays a timing of one call takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Course {
+    /// In a round of warming up.
+    warmup: u32,
+    /// Rounds of warming up at most.
+    rounds: u32,
+    /// Between two looks at the samples.
+    block: u32,
+    /// At most.
+    most: u32,
+}
+
+impl Sampling {
+    /// What is affordable for replays of `replay_ns` nanoseconds: all that is asked for short ones, two
+    /// samples for those beyond the budget.
+    fn course(&self, replay_ns: f64) -> Course {
+        let affordable = (self.budget.as_nanos() as f64 / replay_ns.max(1.0)) as u32;
+        let least = self.least.max(2);
+        Course {
+            warmup: self.warmup.min(affordable / 8).max(1),
+            rounds: WARM_UP_ROUNDS.min(affordable / 16).max(1),
+            block: least.min(affordable).max(2),
+            most: self.most.max(least).min(affordable).max(2),
+        }
+    }
 }
 
 impl Default for Sampling {
@@ -55,6 +85,7 @@ impl Default for Sampling {
             most: 32,
             settled: 0.002,
             max_sets: 64,
+            budget: Duration::from_secs(1),
         }
     }
 }
@@ -118,7 +149,8 @@ impl CudaDevice {
                 samples: Vec::new(),
                 clock_mhz: Vec::new(),
             };
-            timer.warm_up(self.options.sampling.warmup, self.gpu().sm_clock_mhz)?;
+            let course = self.options.sampling.course(replay_ns(&a) + replay_ns(&b));
+            timer.warm_up(course, self.gpu().sm_clock_mhz)?;
             let mut pairs = 0;
             let (outcome, times) = loop {
                 let goal = next_goal(rule, pairs);
@@ -185,11 +217,12 @@ impl CudaDevice {
                 samples: Vec::new(),
                 clock_mhz: Vec::new(),
             };
-            timer.warm_up(sampling.warmup, self.gpu().sm_clock_mhz)?;
+            let course = sampling.course(replay_ns(&only));
+            timer.warm_up(course, self.gpu().sm_clock_mhz)?;
             loop {
-                timer.sample(vec![0; sampling.least.max(1) as usize])?;
+                timer.sample(vec![0; course.block as usize])?;
                 let enough = settled(&timer.samples, sampling.settled, SETTLED_ALPHA);
-                if enough || timer.samples.len() >= sampling.most as usize {
+                if enough || timer.samples.len() >= course.most as usize {
                     break;
                 }
             }
@@ -250,10 +283,12 @@ struct Timer<'c, 'l> {
 impl Timer<'_, '_> {
     /// Replays until the SM clock stands still and is no longer that of an idle GPU, or for long enough: a
     /// power-limited GPU never reaches it.
-    fn warm_up(&mut self, replays: u32, full_mhz: f64) -> Result<(), Stop> {
+    fn warm_up(&mut self, course: Course, full_mhz: f64) -> Result<(), Stop> {
         let calls = self.prepared.len() as u32;
-        for _ in 0..WARM_UP_ROUNDS {
-            let order = (0..replays * calls).map(|i| (i % calls) as u8).collect();
+        for _ in 0..course.rounds {
+            let order = (0..course.warmup * calls)
+                .map(|i| (i % calls) as u8)
+                .collect();
             self.sample(order)?;
             self.samples.clear();
             let awake = self.clock_mhz.iter().all(|(before, after)| {
@@ -275,7 +310,7 @@ impl Timer<'_, '_> {
         let expected: f64 = order
             .iter()
             .filter_map(|&i| self.prepared.get(usize::from(i)))
-            .map(|p| p.rough_ns * f64::from(p.calls))
+            .map(replay_ns)
             .sum();
         self.conversation.send(&Request::Sample { order })?;
         let reply = self.conversation.answer(Some((first, slack(expected))))?;
@@ -302,6 +337,11 @@ impl Timer<'_, '_> {
             other => Err(unexpected("Finish", &other)),
         }
     }
+}
+
+/// Nanoseconds of one replay: rough.
+fn replay_ns(prepared: &Prepared) -> f64 {
+    prepared.rough_ns * f64::from(prepared.calls)
 }
 
 /// Pairs to have before the next judgement.
@@ -350,4 +390,33 @@ fn notes(
         ));
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_replays_get_all_samples_and_long_ones_few() {
+        let sampling = Sampling::default();
+        let short = sampling.course(400e3);
+        assert_eq!((short.warmup, short.rounds), (4, WARM_UP_ROUNDS));
+        assert_eq!((short.block, short.most), (8, 32));
+        let slow = sampling.course(100e6);
+        assert_eq!((slow.warmup, slow.rounds), (1, 1));
+        assert_eq!((slow.block, slow.most), (8, 10));
+        let beyond = sampling.course(3e9);
+        assert_eq!((beyond.warmup, beyond.rounds), (1, 1));
+        assert_eq!((beyond.block, beyond.most), (2, 2));
+    }
+
+    #[test]
+    fn judgements_come_at_the_gate_and_at_each_look() {
+        let rule = Rule::default();
+        let goals: Vec<u32> = std::iter::successors(Some(0), |&pairs| {
+            (pairs < 64).then(|| next_goal(&rule, pairs))
+        })
+        .collect();
+        assert_eq!(goals, [0, GATE_PAIRS, 8, 16, 32, 64]);
+    }
 }

@@ -1,6 +1,8 @@
 //! The worker's timing: one or two calls made ready as graphs over rotated sets, and replays of them.
 //! It measures and checks; which replays to run and what the times mean is the parent's to say.
 
+use std::time::Instant;
+
 use super::driver::{Event, Graph, Module};
 use super::engine::{Announce, Engine, Held, Trouble, ran};
 use super::memory::Memory;
@@ -11,6 +13,9 @@ const MAX_NODES: u32 = 1024;
 
 /// Calls in the first, rough timing.
 const ROUGH_CALLS: u32 = 3;
+
+/// A walk round all sets takes no longer than about this.
+const WALK_NS: f64 = 200e6;
 
 /// What outputs hold before the replay that checks them: another pattern than before.
 const SECOND_POISON: u8 = 0xa5;
@@ -232,7 +237,7 @@ impl Session {
         let (free, _) = engine.cuda.memory()?;
         let left = (free + engine.memory.idle_bytes()) as f64 * MEMORY_SHARE / count as f64;
         let affordable = 1 + (left / footprint.max(1) as f64) as u64;
-        let wanted = rotated_sets(set_bytes, replay);
+        let wanted = rotated_sets(set_bytes, rough_ns, replay);
         let nodes = call.launches.len() as u32 + cleared(call);
         let (set_count, calls, graph_count) = shape(
             wanted.min(affordable.min(u64::from(u32::MAX)) as u32),
@@ -318,11 +323,13 @@ impl Session {
             call: index,
             expected_ns: 0.0,
         })?;
+        let since = Instant::now();
         engine.queue(call, &launches, held, index)?;
         engine.cuda.synchronize().map_err(|e| ran(index, e))?;
+        let first_ns = since.elapsed().as_nanos() as f64;
         announce(Stage::Launching {
             call: index,
-            expected_ns: 0.0,
+            expected_ns: first_ns * f64::from(ROUGH_CALLS),
         })?;
         engine.cuda.record(&self.start)?;
         for _ in 0..ROUGH_CALLS {
@@ -351,13 +358,15 @@ fn cleared(call: &Call) -> u32 {
         .count() as u32
 }
 
-/// Sets that together exceed what should not stay in the cache; at least two, so that inputs can change.
-fn rotated_sets(set_bytes: u64, replay: Replay) -> u32 {
+/// Sets that together exceed what should not stay in the cache; at least two, so that inputs can change,
+/// and no more than a slow call can walk round in reasonable time.
+fn rotated_sets(set_bytes: u64, rough_ns: f64, replay: Replay) -> u32 {
     let wanted = replay.rotate_bytes.div_ceil(set_bytes.max(1));
+    let walkable = (WALK_NS / rough_ns) as u64;
     wanted
         .min(u64::from(replay.max_sets))
-        .max(2)
-        .min(u64::from(u32::MAX)) as u32
+        .min(walkable)
+        .clamp(2, u64::from(u32::MAX)) as u32
 }
 
 /// Sets, calls per graph and graphs, such that consecutive replays walk round all sets in order.
@@ -409,9 +418,15 @@ mod tests {
             rotate_bytes: 300 << 20,
             max_sets: 64,
         };
-        assert_eq!(rotated_sets(100 << 20, replay), 3);
-        assert_eq!(rotated_sets(4 << 30, replay), 2);
-        assert_eq!(rotated_sets(1024, replay), 64);
-        assert_eq!(rotated_sets(0, replay), 64);
+        assert_eq!(rotated_sets(100 << 20, 1e4, replay), 3);
+        assert_eq!(rotated_sets(4 << 30, 1e4, replay), 2);
+        assert_eq!(rotated_sets(1024, 1e4, replay), 64);
+        assert_eq!(rotated_sets(0, 1e4, replay), 64);
+        assert_eq!(
+            rotated_sets(1024, 20e6, replay),
+            10,
+            "slow calls walk less far"
+        );
+        assert_eq!(rotated_sets(1024, 5e9, replay), 2);
     }
 }
