@@ -1,6 +1,22 @@
 //! A **source** is one self-contained `.ptx` text with holes; its `//@` header declares the knobs, the
 //! constraints between them and the launches. Rendering it with one setting gives a **candidate**.
 //! Pure functions over text: no files, no clock, no randomness of its own.
+//!
+//! ```text
+//! //@ about TEXT
+//! //@ knob BM = 64 in {32, 64, 128}            a value is an integer or text: ca, "L1::no_allocate"
+//! //@ let TILE = BM*BK                         over knobs, earlier values, sizes of the task, device facts
+//! //@ require BM*BN <= 16384  # why            over knobs, and values that need no launch
+//! //@ maxnreg CAP                              `.maxnreg` for every kernel; 0: none
+//! //@ workspace ws f32[ceil_div(n, TILE)] zero   or poison
+//! //@ tensormap map base=a dtype=bf16 dims=(K, M) strides=(K*2) box=(64, BM) swizzle=128 promotion=128 fill=zero
+//! //@ launch main grid=(gx, gy) block=(256) smem=BYTES cluster=(2) args=(x, ws, map, n)
+//! ```
+//!
+//! Below the header, `${ expression }` is a hole and a line that begins with `//%` a statement (`for`, `if`,
+//! `elif`, `else`, `set`, `macro` and their `end…`). Both know the knobs, the values that need no launch, the
+//! functions of [`crate::expr`], `range`, `vec(4)` (`.v4`; nothing for 1), `regs("%a", 0, 4)`
+//! (`{%a0, %a1, %a2, %a3}`; `%a0` for 1) and the filters `f32hex`, `f64hex` (PTX literals) and `join`.
 
 mod candidate;
 mod canon;

@@ -24,7 +24,7 @@ const LONGEST: usize = 16 << 20;
 const MARK: char = '\u{1}';
 
 /// What holes may call besides [`FUNCTIONS`].
-const EXTRA_FUNCTIONS: [&str; 1] = ["range"];
+const EXTRA_FUNCTIONS: [&str; 3] = ["range", "vec", "regs"];
 
 const TEMPLATE: &str = "source";
 
@@ -236,6 +236,8 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment.set_formatter(format_hole);
     add_functions(&mut environment);
     environment.add_function("range", minijinja::functions::range);
+    environment.add_function("vec", vec);
+    environment.add_function("regs", regs);
     environment.add_filter("f32hex", |value: f64| {
         format!("0f{:08X}", (value as f32).to_bits())
     });
@@ -263,6 +265,36 @@ fn format_hole(out: &mut Output<'_>, _state: &mut State<'_, '_>, value: &Raw) ->
     written.map_err(|error| {
         Error::new(ErrorKind::WriteFailure, "writing a hole's value failed").with_source(error)
     })
+}
+
+/// The modifier of a load or store of `width` elements: nothing, `.v2` or `.v4`.
+fn vec(width: i64) -> Result<String, Error> {
+    match width {
+        1 => Ok(String::new()),
+        2 | 4 | 8 => Ok(format!(".v{width}")),
+        _ => Err(Error::new(
+            ErrorKind::InvalidOperation,
+            format!("vec({width}): 1, 2, 4 or 8 is wanted"),
+        )),
+    }
+}
+
+/// The operand of such a load: `%a3`, or `{%a3, %a4}`.
+fn regs(name: &str, first: i64, count: i64) -> Result<String, Error> {
+    match count {
+        1 => Ok(format!("{name}{first}")),
+        2..=256 => {
+            let names: Vec<String> = (0..count)
+                .map(|i| first.saturating_add(i))
+                .map(|i| format!("{name}{i}"))
+                .collect();
+            Ok(format!("{{{}}}", names.join(", ")))
+        }
+        _ => Err(Error::new(
+            ErrorKind::InvalidOperation,
+            format!("regs({name:?}, {first}, {count}): 1 to 256 registers are wanted"),
+        )),
+    }
 }
 
 fn is_function(name: &str) -> bool {

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use rand::{Rng, RngExt};
 
 use self::diagram::{Diagram, Points};
-use self::table::{Check, Wide};
+use self::table::Check;
 use super::knob::{Knob, KnobValue, Point, Setting};
 use crate::expr::{Expr, Value, known_names};
 
@@ -140,10 +140,7 @@ impl Space {
         requires: Vec<Require>,
     ) -> Result<Self, SpaceError> {
         check_knobs(&knobs)?;
-        let checks = requires
-            .iter()
-            .map(|require| Check::new(&knobs, lets, require))
-            .collect::<Result<Vec<_>, _>>()?;
+        let checks = table::checks(&knobs, lets, &requires)?;
         let by_knob = (0..knobs.len())
             .map(|knob| {
                 (0..checks.len())
@@ -402,7 +399,7 @@ fn solve(
     for &index in which {
         match &checks[index] {
             Check::Table(_) => inside.push(index),
-            Check::Wide(Wide { .. }) => beside.push(index),
+            Check::Wide(_) => beside.push(index),
         }
     }
     loop {
