@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 pub use llm::{AskOptions, ModelProposer};
 pub use rewrites::Rewrites;
+use serde::{Deserialize, Serialize};
 
 use crate::source::{Setting, Source};
 use crate::task::{Role, Task};
@@ -21,6 +22,20 @@ pub trait Proposer: Send + Sync {
 
     /// Answers one request. `Ok(vec![])` means it has nothing (more) to propose here.
     fn propose(&self, request: &ProposalRequest<'_>) -> Result<Vec<Proposal>, ProposeError>;
+}
+
+/// Who proposes what comes next, as typed and stored.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum ProposerKind {
+    /// Knob settings of the sources there are.
+    Knobs,
+    /// Mechanical rewrites of sources.
+    Rewrites,
+    /// Edits by a model.
+    Model,
 }
 
 /// What a proposer may know.

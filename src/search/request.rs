@@ -31,6 +31,15 @@ pub enum Expander {
     Model,
 }
 
+impl fmt::Display for Expander {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rewrites => "rewrites",
+            Self::Model => "model",
+        })
+    }
+}
+
 /// A source to start from: the seed first, then every space.
 #[derive(Clone, Debug)]
 pub struct Root {

@@ -1,5 +1,7 @@
 //! What limits a kernel, with evidence and place. The same type whether the simulator or ncu filled it.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::units::{Bytes, Flops};
@@ -53,6 +55,25 @@ pub enum Bottleneck {
     Spills,
     /// Launch overhead.
     Launch,
+}
+
+impl fmt::Display for Bottleneck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::MemoryBandwidth => "device-memory bandwidth",
+            Self::MemoryLatency => "device-memory latency: too few bytes in flight",
+            Self::Uncoalesced => "scattered or misaligned global accesses",
+            Self::SharedMemory => "shared memory: its bandwidth or bank conflicts",
+            Self::Issue => "instruction issue",
+            Self::Compute => "an arithmetic pipe",
+            Self::Tensor => "tensor cores",
+            Self::Synchronisation => "waits between warps",
+            Self::Atomics => "atomics on few addresses",
+            Self::Occupancy => "idle SMs: too small a grid or a long tail",
+            Self::Spills => "spilled registers",
+            Self::Launch => "launch overhead",
+        })
+    }
 }
 
 /// A fact.

@@ -4,8 +4,7 @@
 use std::fmt::Write as _;
 
 use super::{
-    Bottleneck, Diagnosis, Diagnostic, InstructionScore, Measurement, Mismatch, Severity, Verdict,
-    spilled,
+    Diagnosis, Diagnostic, InstructionScore, Measurement, Mismatch, Severity, Verdict, spilled,
 };
 use crate::units::Bytes;
 
@@ -197,8 +196,7 @@ impl Text<'_> {
     fn diagnosis(&mut self, diagnosis: &Diagnosis) {
         self.line(format!(
             "Bottleneck ({}): {}.",
-            diagnosis.source,
-            named(diagnosis.bottleneck)
+            diagnosis.source, diagnosis.bottleneck
         ));
         for evidence in diagnosis.evidence.iter().take(SHOWN) {
             match evidence.line {
@@ -226,24 +224,6 @@ impl Text<'_> {
                 occupancy.warps, occupancy.of, occupancy.limiter
             ));
         }
-    }
-}
-
-/// In words.
-fn named(bottleneck: Bottleneck) -> &'static str {
-    match bottleneck {
-        Bottleneck::MemoryBandwidth => "device-memory bandwidth",
-        Bottleneck::MemoryLatency => "device-memory latency: too few bytes in flight",
-        Bottleneck::Uncoalesced => "scattered or misaligned global accesses",
-        Bottleneck::SharedMemory => "shared memory: its bandwidth or bank conflicts",
-        Bottleneck::Issue => "instruction issue",
-        Bottleneck::Compute => "an arithmetic pipe",
-        Bottleneck::Tensor => "tensor cores",
-        Bottleneck::Synchronisation => "waits between warps",
-        Bottleneck::Atomics => "atomics on few addresses",
-        Bottleneck::Occupancy => "idle SMs: too small a grid or a long tail",
-        Bottleneck::Spills => "spilled registers",
-        Bottleneck::Launch => "launch overhead",
     }
 }
 

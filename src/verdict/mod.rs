@@ -118,6 +118,28 @@ impl Verdict {
         }
     }
 
+    /// In one line why it is no valid kernel; `None` for a valid one.
+    pub fn reason(&self) -> Option<String> {
+        match self {
+            Self::Unrenderable { diagnostics }
+            | Self::Forbidden { diagnostics }
+            | Self::Unassembled { diagnostics }
+            | Self::Faulted { diagnostics }
+            | Self::Hung { diagnostics }
+            | Self::Racy { diagnostics } => diagnostics.first().map(|first| first.message.clone()),
+            Self::AssemblerFailed { message } | Self::OverLimits { message } => {
+                Some(message.clone())
+            }
+            Self::Wrong { mismatch } => Some(format!(
+                "{} of {} elements of {} wrong at {}",
+                mismatch.wrong, mismatch.checked, mismatch.output, mismatch.case
+            )),
+            Self::Voided { reasons, .. } => reasons.first().cloned(),
+            Self::Measured(_) => None,
+            Self::RecordedFailure { reason } => Some(reason.clone()),
+        }
+    }
+
     /// What went wrong, with lines; empty for a good kernel.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         match self {

@@ -3,6 +3,7 @@
 
 mod read;
 mod table;
+mod trace;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,6 +12,7 @@ use rand_pcg::Pcg64;
 
 pub use read::{TableError, read};
 pub use table::{Entry, Row, Table};
+pub use trace::Trace;
 
 use super::{Evaluation, Evaluator};
 use crate::device::RigError;
