@@ -1,0 +1,405 @@
+//! Owns the threads: takes requests from the search, has them answered by evaluators and proposers, writes
+//! each answer to the log and then tells the search. It decides nothing.
+//!
+//! A fixed window of requests is in flight; its size is a parameter of the search, not of the machine.
+//! Where every judge and proposer is deterministic, answers are applied in ticket order, so the same seed
+//! gives the same run whatever the threads did. Elsewhere they are applied as they arrive; the log keeps
+//! that order, and replaying it through the same loop gives the same state.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::device::RigError;
+use crate::evaluate::{Evaluation, Evaluator};
+use crate::propose::{Proposal, ProposalRequest, ProposeError, Proposer};
+use crate::search::{Applied, Expander, Request, Search, StopReason, Ticket, Value};
+use crate::source::{Point, Setting, Source};
+use crate::store::{Event, Line, RunWriter, StoreError, StoredChild, StoredKernel};
+use crate::task::Task;
+use crate::verdict::Verdict;
+
+mod fold;
+mod history;
+
+pub use fold::{Fold, FoldError};
+pub use history::History;
+
+/// How long the loop sleeps at most before it looks at the clock and at Ctrl-C.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Who answers requests.
+pub struct Rig<'a> {
+    /// Judges settings.
+    pub evaluator: &'a dyn Evaluator,
+    /// Propose children, each under the name the search asks for.
+    pub proposers: Vec<(Expander, &'a dyn Proposer)>,
+    /// What is computed; tables recorded elsewhere have none, and nobody proposes for them.
+    pub task: Option<&'a Task>,
+    /// Threads.
+    pub jobs: usize,
+    /// Every judge and proposer answers the same question the same way.
+    pub deterministic: bool,
+}
+
+/// Watches a run: the terminal, a JSON stream, nothing.
+pub trait Observer {
+    /// An event was applied, now or in an earlier session of the run.
+    fn applied(&mut self, line: &Line, applied: &Applied, search: &Search);
+
+    /// A tenth of a second passed.
+    fn tick(&mut self) {}
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The search said so.
+    Stopped(StopReason),
+    /// Ctrl-C: what was in flight was waited for, and the run can be resumed.
+    Interrupted,
+}
+
+/// A run cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum DriveError {
+    /// The rig broke.
+    #[error(
+        "{error}\nnothing judged so far is lost: `warptree resume {folder}` goes on once this is mended"
+    )]
+    Rig {
+        /// What broke.
+        error: RigError,
+        /// The run's folder.
+        folder: String,
+    },
+    /// The run folder cannot be written or read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The log does not give a search.
+    #[error(transparent)]
+    Fold(#[from] FoldError),
+}
+
+/// Runs until the search stops or `interrupt` is set. `past` is what the log holds already.
+pub fn drive(
+    rig: &Rig<'_>,
+    run: &mut RunWriter,
+    past: &[Line],
+    interrupt: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<Ended, DriveError> {
+    let mut fold = Fold::new(&run.config, &run.objects)?;
+    for line in past {
+        let applied = fold.replay(line, &run.objects)?;
+        observer.applied(line, &applied, &fold.search);
+    }
+    let elapsed_before = past.last().map_or(0, |line| line.elapsed_ms);
+    let (to_workers, work) = mpsc::channel::<Work>();
+    let (to_driver, answers) = mpsc::channel::<(Ticket, Answer)>();
+    let work = Mutex::new(work);
+    let drive = Drive {
+        rig,
+        run,
+        fold,
+        to_workers,
+        elapsed_before: Duration::from_millis(elapsed_before),
+        started: Instant::now(),
+    };
+    thread::scope(|scope| {
+        for _ in 0..rig.jobs.max(1) {
+            let to_driver = to_driver.clone();
+            let work = &work;
+            scope.spawn(move || serve(rig, work, &to_driver));
+        }
+        drop(to_driver);
+        drive.run(&answers, interrupt, observer)
+    })
+}
+
+/// A run being driven; dropping it hangs up on the workers.
+struct Drive<'a> {
+    rig: &'a Rig<'a>,
+    run: &'a mut RunWriter,
+    fold: Fold,
+    to_workers: Sender<Work>,
+    elapsed_before: Duration,
+    started: Instant,
+}
+
+impl Drive<'_> {
+    fn run(
+        mut self,
+        answers: &Receiver<(Ticket, Answer)>,
+        interrupt: &AtomicBool,
+        observer: &mut dyn Observer,
+    ) -> Result<Ended, DriveError> {
+        for request in self.fold.in_flight.values() {
+            self.dispatch(request);
+        }
+        let mut arrived: BTreeMap<Ticket, Answer> = BTreeMap::new();
+        loop {
+            let interrupted = interrupt.load(Ordering::Relaxed);
+            let mut stop = None;
+            if !interrupted {
+                let (requests, done) = self.fold.ask(self.elapsed());
+                stop = done;
+                for request in &requests {
+                    self.dispatch(request);
+                }
+            }
+            if let Some((request, answer)) = self.take_next(&mut arrived) {
+                let event = self.event(request, answer)?;
+                self.record(event, observer)?;
+                continue;
+            }
+            if self.fold.in_flight.is_empty() {
+                if interrupted {
+                    self.run.log.sync()?;
+                    return Ok(Ended::Interrupted);
+                }
+                let reason = stop.unwrap_or(StopReason::Exhausted);
+                self.record(Event::Finished { reason }, observer)?;
+                self.run.log.sync()?;
+                return Ok(Ended::Stopped(reason));
+            }
+            match answers.recv_timeout(LOOK_EVERY) {
+                Ok((ticket, answer)) => {
+                    arrived.insert(ticket, answer);
+                }
+                Err(RecvTimeoutError::Timeout) => observer.tick(),
+                Err(RecvTimeoutError::Disconnected) => {
+                    unreachable!("workers end only after the driver hung up")
+                }
+            }
+        }
+    }
+
+    /// The answer to apply next, if it is there. Between two of them the search is always asked again,
+    /// so that a replay of the log asks at the same points.
+    fn take_next(&self, arrived: &mut BTreeMap<Ticket, Answer>) -> Option<(Request, Answer)> {
+        let oldest = *self.fold.in_flight.keys().next()?;
+        let ticket = if self.rig.deterministic {
+            oldest
+        } else {
+            *arrived.keys().next()?
+        };
+        let answer = arrived.remove(&ticket)?;
+        Some((self.fold.in_flight.get(&ticket)?.clone(), answer))
+    }
+
+    fn dispatch(&self, request: &Request) {
+        let source = self
+            .fold
+            .search
+            .source(request.node())
+            .expect("invariant: requests are about nodes that have a source")
+            .clone();
+        let work = match request {
+            Request::Evaluate { ticket, point, .. } => Work::Evaluate {
+                ticket: *ticket,
+                source,
+                point: point.clone(),
+            },
+            Request::Expand {
+                ticket,
+                node,
+                by,
+                attempt,
+            } => {
+                let (setting, feedback) = self.fold.history.feedback(*node).unzip();
+                Work::Propose(Box::new(ProposeWork {
+                    ticket: *ticket,
+                    by: *by,
+                    source,
+                    setting,
+                    feedback,
+                    tried: self.fold.history.tried(*node),
+                    attempt: *attempt,
+                }))
+            }
+        };
+        self.to_workers
+            .send(work)
+            .expect("invariant: workers live as long as the driver");
+    }
+
+    fn event(&self, request: Request, answer: Answer) -> Result<Event, DriveError> {
+        Ok(match (request, answer) {
+            (
+                Request::Evaluate {
+                    ticket,
+                    node,
+                    point,
+                },
+                Answer::Evaluated(result, took),
+            ) => {
+                let evaluation = result.map_err(|error| DriveError::Rig {
+                    error,
+                    folder: self.run.folder.display().to_string(),
+                })?;
+                let source = self.fold.search.source(node);
+                Event::Evaluated {
+                    ticket,
+                    node,
+                    setting: source
+                        .map(|source| source.space().setting(&point))
+                        .unwrap_or_default(),
+                    point,
+                    kernel: self.store_if_best(&evaluation)?,
+                    evaluation,
+                    took_ms: took.as_millis() as u64,
+                }
+            }
+            (
+                Request::Expand {
+                    ticket, node, by, ..
+                },
+                Answer::Proposed(result),
+            ) => match result {
+                Ok(proposals) => Event::Expanded {
+                    ticket,
+                    node,
+                    by,
+                    children: self.store_children(proposals)?,
+                },
+                Err(ProposeError::Unusable(message)) => Event::ExpandFailed {
+                    ticket,
+                    node,
+                    by,
+                    message,
+                },
+                Err(ProposeError::Unavailable(message)) => Event::Unavailable {
+                    ticket,
+                    node,
+                    by,
+                    message,
+                },
+            },
+            (Request::Evaluate { .. }, Answer::Proposed(_))
+            | (Request::Expand { .. }, Answer::Evaluated(..)) => {
+                unreachable!("a request is answered by who served it")
+            }
+        })
+    }
+
+    /// Keeps the bytes of a kernel that beats all before it: they are what an export hands out.
+    fn store_if_best(&self, evaluation: &Evaluation) -> Result<Option<StoredKernel>, StoreError> {
+        let cost = Value::from(&evaluation.verdict).cost();
+        let best = self.fold.search.best().map(|(_, _, best)| best);
+        let improves = cost.is_some_and(|cost| best.is_none_or(|best| cost < best));
+        let (true, Some(kernel)) = (improves, &evaluation.kernel) else {
+            return Ok(None);
+        };
+        Ok(Some(StoredKernel {
+            ptx: self.run.objects.put(kernel.ptx.as_bytes())?,
+            cubin: self.run.objects.put(&kernel.cubin)?,
+        }))
+    }
+
+    fn store_children(&self, proposals: Vec<Proposal>) -> Result<Vec<StoredChild>, StoreError> {
+        proposals
+            .into_iter()
+            .map(|proposal| {
+                Ok(StoredChild {
+                    label: proposal.label,
+                    source: self.run.objects.put(proposal.text.as_bytes())?,
+                    settings: proposal.settings,
+                    rationale: proposal.rationale,
+                })
+            })
+            .collect()
+    }
+
+    fn record(&mut self, event: Event, observer: &mut dyn Observer) -> Result<(), DriveError> {
+        let line = self.run.log.append(self.elapsed(), event)?;
+        let applied = self.fold.apply(&line, &self.run.objects)?;
+        observer.applied(&line, &applied, &self.fold.search);
+        Ok(())
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.elapsed_before + self.started.elapsed()
+    }
+}
+
+enum Work {
+    Evaluate {
+        ticket: Ticket,
+        source: Arc<Source>,
+        point: Point,
+    },
+    Propose(Box<ProposeWork>),
+}
+
+struct ProposeWork {
+    ticket: Ticket,
+    by: Expander,
+    source: Arc<Source>,
+    setting: Option<Setting>,
+    feedback: Option<Verdict>,
+    tried: Vec<(String, String)>,
+    attempt: u32,
+}
+
+enum Answer {
+    Evaluated(Result<Evaluation, RigError>, Duration),
+    Proposed(Result<Vec<Proposal>, ProposeError>),
+}
+
+/// A worker thread: answers until the driver hangs up.
+fn serve(rig: &Rig<'_>, work: &Mutex<Receiver<Work>>, to_driver: &Sender<(Ticket, Answer)>) {
+    loop {
+        let next = work.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(next) = next else { return };
+        let answer = match next {
+            Work::Evaluate {
+                ticket,
+                source,
+                point,
+            } => {
+                let started = Instant::now();
+                let result = rig.evaluator.evaluate(&source, &point);
+                (ticket, Answer::Evaluated(result, started.elapsed()))
+            }
+            Work::Propose(work) => (work.ticket, Answer::Proposed(propose(rig, &work))),
+        };
+        if to_driver.send(answer).is_err() {
+            return;
+        }
+    }
+}
+
+fn propose(rig: &Rig<'_>, work: &ProposeWork) -> Result<Vec<Proposal>, ProposeError> {
+    let proposer = rig
+        .proposers
+        .iter()
+        .find(|(by, _)| *by == work.by)
+        .map(|(_, proposer)| proposer);
+    let (Some(proposer), Some(task)) = (proposer, rig.task) else {
+        return Err(ProposeError::Unavailable(format!(
+            "this run has no {:?} proposer",
+            work.by
+        )));
+    };
+    let proposals = proposer.propose(&ProposalRequest {
+        task,
+        source: &work.source,
+        setting: work.setting.clone(),
+        feedback: work.feedback.as_ref(),
+        history: &work.tried,
+        attempt: work.attempt,
+    })?;
+    for proposal in &proposals {
+        if let Err(error) = Source::parse(&proposal.text) {
+            return Err(ProposeError::Unusable(format!(
+                "{}: {error}",
+                proposal.label
+            )));
+        }
+    }
+    Ok(proposals)
+}

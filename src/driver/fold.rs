@@ -1,0 +1,166 @@
+//! The fold: the search's state from a run's configuration and its log. `resume` goes on from it; `show`
+//! and `export` read it. It waits for nobody and writes nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::History;
+use crate::propose::ProposerKind;
+use crate::search::{
+    Applied, Child, Expander, Next, Outcome, Request, Root, Search, StopReason, Ticket, Value,
+};
+use crate::source::Source;
+use crate::store::{Event, Line, Objects, RunConfig, StoreError};
+use crate::units::Digest;
+
+/// A search, what is in flight, and what became of every node so far.
+#[derive(Debug)]
+pub struct Fold {
+    /// The state.
+    pub search: Search,
+    /// What proposers are told.
+    pub history: History,
+    /// Requests that were made and not answered.
+    pub in_flight: BTreeMap<Ticket, Request>,
+}
+
+/// A run's log or objects do not give a search.
+#[derive(Debug, thiserror::Error)]
+pub enum FoldError {
+    /// The run folder.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A stored source is none.
+    #[error("stored source {digest} does not parse any more: {message}")]
+    Source {
+        /// Which.
+        digest: Digest,
+        /// Why.
+        message: String,
+    },
+    /// The log answers what was not asked.
+    #[error(
+        "event {seq}: {message}; the log was edited, or made by another version of the engine: \
+         `show` of that version still reads it, a new `search` starts afresh"
+    )]
+    Diverged {
+        /// Which event.
+        seq: u64,
+        /// What does not fit.
+        message: String,
+    },
+}
+
+impl Fold {
+    /// The state before anything was judged.
+    pub fn new(config: &RunConfig, objects: &Objects) -> Result<Self, FoldError> {
+        let roots = config
+            .roots
+            .iter()
+            .map(|root| {
+                Ok(Root {
+                    label: root.label.clone(),
+                    source: load(root.source, objects)?,
+                    settings: Vec::new(),
+                })
+            })
+            .collect::<Result<Vec<_>, FoldError>>()?;
+        let expanders: Vec<Expander> = config
+            .proposers
+            .iter()
+            .copied()
+            .filter_map(expander)
+            .collect();
+        Ok(Self {
+            search: Search::new(config.search.clone(), config.seed, roots, &expanders),
+            history: History::default(),
+            in_flight: BTreeMap::new(),
+        })
+    }
+
+    /// Takes in a stored line as the live run did: all requests are asked for before each answer.
+    pub fn replay(&mut self, line: &Line, objects: &Objects) -> Result<Applied, FoldError> {
+        self.ask(Duration::from_millis(line.elapsed_ms));
+        self.apply(line, objects)
+    }
+
+    /// Asks for as many requests as the search gives; also says why it gives none any more.
+    pub fn ask(&mut self, elapsed: Duration) -> (Vec<Request>, Option<StopReason>) {
+        let mut new = Vec::new();
+        loop {
+            match self.search.next(elapsed) {
+                Next::Request(request) => {
+                    self.in_flight.insert(request.ticket(), request.clone());
+                    new.push(request);
+                }
+                Next::Wait => return (new, None),
+                Next::Done(reason) => return (new, Some(reason)),
+            }
+        }
+    }
+
+    /// Takes in an event.
+    pub fn apply(&mut self, line: &Line, objects: &Objects) -> Result<Applied, FoldError> {
+        let Some(outcome) = outcome(&line.event, objects)? else {
+            return Ok(Applied::default());
+        };
+        let applied = self
+            .search
+            .apply(&outcome)
+            .map_err(|error| FoldError::Diverged {
+                seq: line.seq,
+                message: error.to_string(),
+            })?;
+        self.in_flight.remove(&outcome.ticket());
+        self.history.note(&line.event, &applied);
+        Ok(applied)
+    }
+}
+
+fn expander(proposer: ProposerKind) -> Option<Expander> {
+    match proposer {
+        ProposerKind::Knobs => None,
+        ProposerKind::Rewrites => Some(Expander::Rewrites),
+        ProposerKind::Model => Some(Expander::Model),
+    }
+}
+
+fn outcome(event: &Event, objects: &Objects) -> Result<Option<Outcome>, FoldError> {
+    Ok(Some(match event {
+        Event::Evaluated {
+            ticket, evaluation, ..
+        } => Outcome::Evaluated {
+            ticket: *ticket,
+            value: Value::from(&evaluation.verdict),
+        },
+        Event::Expanded {
+            ticket, children, ..
+        } => Outcome::Expanded {
+            ticket: *ticket,
+            children: children
+                .iter()
+                .map(|child| {
+                    Ok(Child {
+                        label: child.label.clone(),
+                        source: load(child.source, objects)?,
+                        settings: child.settings.clone(),
+                    })
+                })
+                .collect::<Result<_, FoldError>>()?,
+        },
+        Event::ExpandFailed { ticket, .. } => Outcome::ExpandFailed { ticket: *ticket },
+        Event::Unavailable { ticket, .. } => Outcome::Unavailable { ticket: *ticket },
+        Event::Finished { .. } => return Ok(None),
+    }))
+}
+
+fn load(digest: Digest, objects: &Objects) -> Result<Arc<Source>, FoldError> {
+    let text = objects.text(digest)?;
+    Source::parse(&text)
+        .map(Arc::new)
+        .map_err(|error| FoldError::Source {
+            digest,
+            message: error.to_string(),
+        })
+}

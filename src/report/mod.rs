@@ -1,0 +1,8 @@
+//! What people and scripts read: progress while a search runs, and the story of a stored run. Reports
+//! read events and stored runs only; they judge nothing and change nothing.
+
+mod progress;
+mod story;
+
+pub use progress::{Format, Progress};
+pub use story::{Story, Winner, setting_line};

@@ -1,0 +1,513 @@
+//! The story of a run, read from its stored events alone: from the seed to the winner, what was pruned
+//! where, and the best kernels. The same facts as text and as JSON.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+
+use serde::Serialize;
+
+use crate::driver::{Fold, FoldError};
+use crate::evaluate::Evaluation;
+use crate::search::{NodeId, StopReason};
+use crate::source::{KnobValue, Setting};
+use crate::store::{Event, RunConfig, StoredKernel, StoredRun};
+use crate::units::{Digest, Nanos};
+use crate::verdict::{Diagnosis, Measurement, Resources};
+
+/// What a run did.
+#[derive(Clone, Debug, Serialize)]
+pub struct Story {
+    /// What was asked.
+    pub config: RunConfig,
+    /// Why it ended; absent while it can be resumed.
+    pub ended: Option<StopReason>,
+    /// Search time, milliseconds.
+    pub elapsed_ms: u64,
+    /// Kernels judged.
+    pub evaluations: u64,
+    /// How they ended, and the most frequent reason of each ending.
+    pub funnel: Vec<Ending>,
+    /// The way from the first kernel to the winner; empty without a winner.
+    pub path: Vec<Step>,
+    /// Each time the best got better.
+    pub improvements: Vec<Improvement>,
+    /// The best kernels, fastest first.
+    pub top: Vec<Ranked>,
+    /// Every source, in order of creation.
+    pub sources: Vec<SourceLine>,
+    /// The winner in full.
+    pub winner: Option<Winner>,
+}
+
+/// A way to end.
+#[derive(Clone, Debug, Serialize)]
+pub struct Ending {
+    /// `measured`, `unassembled`, …
+    pub stage: String,
+    /// How many.
+    pub count: u64,
+    /// The most frequent message of it.
+    pub mostly: Option<String>,
+}
+
+/// A step on the way to the winner.
+#[derive(Clone, Debug, Serialize)]
+pub struct Step {
+    /// The edit, or the knobs moved.
+    pub what: String,
+    /// The time reached with it.
+    pub time: Option<Nanos>,
+    /// Time before ÷ time after.
+    pub gain: Option<f64>,
+    /// What its proposer said.
+    pub rationale: Option<String>,
+}
+
+/// The best got better.
+#[derive(Clone, Debug, Serialize)]
+pub struct Improvement {
+    /// Kernels judged by then, this one included.
+    pub evaluation: u64,
+    /// Search time, milliseconds.
+    pub elapsed_ms: u64,
+    /// The new best time.
+    pub time: Nanos,
+    /// Of which source.
+    pub label: String,
+    /// With which setting.
+    pub setting: Setting,
+}
+
+/// A kernel in the table.
+#[derive(Clone, Debug, Serialize)]
+pub struct Ranked {
+    /// Its time.
+    pub time: Nanos,
+    /// Over the run's baseline.
+    pub speedup: Option<f64>,
+    /// Of which source.
+    pub label: String,
+    /// With which setting.
+    pub setting: Setting,
+    /// What ptxas said.
+    pub resources: Vec<Resources>,
+}
+
+/// A source of the graph.
+#[derive(Clone, Debug, Serialize)]
+pub struct SourceLine {
+    /// The node's number.
+    pub node: NodeId,
+    /// Where it grew from.
+    pub parents: Vec<NodeId>,
+    /// What made it.
+    pub label: String,
+    /// Kernels judged of it.
+    pub evaluations: u32,
+    /// Those that were valid.
+    pub valid: u32,
+    /// Its best time.
+    pub best: Option<Nanos>,
+}
+
+/// The winner.
+#[derive(Clone, Debug, Serialize)]
+pub struct Winner {
+    /// Its id.
+    pub candidate: Option<Digest>,
+    /// Its node.
+    pub node: NodeId,
+    /// The source text's hash in the object store.
+    pub source: Digest,
+    /// Its setting.
+    pub setting: Setting,
+    /// Its files, where it was assembled.
+    pub kernel: Option<StoredKernel>,
+    /// Time, score, checks.
+    pub measurement: Measurement,
+}
+
+impl Story {
+    /// Reads a stored run; `top` kernels go into the table.
+    pub fn read(run: &StoredRun, top: usize) -> Result<Self, FoldError> {
+        let mut fold = Fold::new(&run.config, &run.objects)?;
+        let mut teller = Teller::new(run.config.baseline.as_ref().map(|baseline| baseline.time));
+        for line in &run.lines {
+            let applied = fold.replay(line, &run.objects)?;
+            teller.hear(line.elapsed_ms, &line.event, applied.best, &fold);
+        }
+        Ok(teller.story(run, &fold, top))
+    }
+}
+
+/// Gathers facts while events pass.
+struct Teller {
+    baseline: Option<Nanos>,
+    evaluations: u64,
+    ended: Option<StopReason>,
+    endings: BTreeMap<String, (u64, BTreeMap<String, u64>)>,
+    improvements: Vec<Improvement>,
+    ranked: Vec<Ranked>,
+    defaults: BTreeMap<NodeId, Nanos>,
+    rationales: BTreeMap<String, String>,
+    winner: Option<Winner>,
+}
+
+impl Teller {
+    fn new(baseline: Option<Nanos>) -> Self {
+        Self {
+            baseline,
+            evaluations: 0,
+            ended: None,
+            endings: BTreeMap::new(),
+            improvements: Vec::new(),
+            ranked: Vec::new(),
+            defaults: BTreeMap::new(),
+            rationales: BTreeMap::new(),
+            winner: None,
+        }
+    }
+
+    fn hear(&mut self, elapsed_ms: u64, event: &Event, best: bool, fold: &Fold) {
+        match event {
+            Event::Evaluated {
+                node,
+                setting,
+                evaluation,
+                kernel,
+                ..
+            } => {
+                self.evaluations += 1;
+                self.ended = None;
+                self.count(evaluation);
+                let Some(measurement) = evaluation.verdict.measurement() else {
+                    return;
+                };
+                let view = fold.search.node(*node);
+                let label = view
+                    .as_ref()
+                    .map_or_else(String::new, |view| view.label.to_owned());
+                let time = measurement.time.nanos();
+                if view.is_some_and(|view| is_default(view.source, setting)) {
+                    self.defaults.insert(*node, time);
+                }
+                self.ranked.push(Ranked {
+                    time,
+                    speedup: self.baseline.map(|baseline| baseline.get() / time.get()),
+                    label: label.clone(),
+                    setting: setting.clone(),
+                    resources: measurement.resources.clone(),
+                });
+                if best {
+                    self.improvements.push(Improvement {
+                        evaluation: self.evaluations,
+                        elapsed_ms,
+                        time,
+                        label,
+                        setting: setting.clone(),
+                    });
+                    let source = fold.search.source(*node);
+                    self.winner = source.map(|source| Winner {
+                        candidate: evaluation.candidate,
+                        node: *node,
+                        source: Digest::of(source.text.as_bytes()),
+                        setting: setting.clone(),
+                        kernel: *kernel,
+                        measurement: measurement.clone(),
+                    });
+                }
+            }
+            Event::Expanded { children, .. } => {
+                for child in children {
+                    if let Some(rationale) = &child.rationale {
+                        self.rationales
+                            .insert(child.label.clone(), rationale.clone());
+                    }
+                }
+            }
+            Event::Finished { reason } => self.ended = Some(*reason),
+            Event::ExpandFailed { message, .. } => self.ending("no usable proposal", Some(message)),
+            Event::Unavailable { message, .. } => self.ending("proposer gone", Some(message)),
+        }
+    }
+
+    fn count(&mut self, evaluation: &Evaluation) {
+        let verdict = &evaluation.verdict;
+        let message = verdict.reason();
+        self.ending(verdict.stage(), message.as_deref());
+    }
+
+    fn ending(&mut self, stage: &str, message: Option<&str>) {
+        let (count, messages) = self.endings.entry(stage.to_owned()).or_default();
+        *count += 1;
+        if let Some(message) = message {
+            *messages.entry(message.to_owned()).or_default() += 1;
+        }
+    }
+
+    fn story(mut self, run: &StoredRun, fold: &Fold, top: usize) -> Story {
+        let path = self.path(fold);
+        self.ranked
+            .sort_by(|a, b| a.time.get().total_cmp(&b.time.get()));
+        self.ranked.truncate(top);
+        let mut funnel: Vec<Ending> = self
+            .endings
+            .into_iter()
+            .map(|(stage, (count, messages))| {
+                let mostly = messages.into_iter().max_by_key(|(_, count)| *count);
+                Ending {
+                    stage,
+                    count,
+                    mostly: mostly.map(|(message, _)| message),
+                }
+            })
+            .collect();
+        funnel.sort_by_key(|ending| std::cmp::Reverse(ending.count));
+        Story {
+            config: run.config.clone(),
+            ended: self.ended,
+            elapsed_ms: run.lines.last().map_or(0, |line| line.elapsed_ms),
+            evaluations: self.evaluations,
+            funnel,
+            path,
+            improvements: self.improvements,
+            top: self.ranked,
+            sources: fold
+                .search
+                .nodes()
+                .map(|node| SourceLine {
+                    node: node.id,
+                    parents: node.parents.clone(),
+                    label: node.label.to_owned(),
+                    evaluations: node.evaluations,
+                    valid: node.valid,
+                    best: node
+                        .best
+                        .and_then(|trial| trial.value.and_then(|value| value.cost())),
+                })
+                .collect(),
+            winner: self.winner,
+        }
+    }
+
+    /// From the first kernel through every edit to the winner's source, then the knobs moved there.
+    fn path(&self, fold: &Fold) -> Vec<Step> {
+        let Some(winner) = &self.winner else {
+            return Vec::new();
+        };
+        let mut steps = Vec::new();
+        let mut before = self.baseline;
+        if let Some(time) = before {
+            steps.push(Step {
+                what: "seed".into(),
+                time: Some(time),
+                gain: None,
+                rationale: None,
+            });
+        }
+        let mut step = |what: String, time: Option<Nanos>, rationale: Option<String>| {
+            let gain = before
+                .zip(time)
+                .map(|(before, time)| before.get() / time.get());
+            before = time.or(before);
+            steps.push(Step {
+                what,
+                time,
+                gain,
+                rationale,
+            });
+        };
+        for (node, label) in fold.search.lineage(winner.node) {
+            if label == "seed" {
+                continue;
+            }
+            let rationale = self.rationales.get(label).cloned();
+            step(
+                format!("{label}, knobs at their defaults"),
+                self.defaults.get(&node).copied(),
+                rationale,
+            );
+        }
+        let moved = fold
+            .search
+            .source(winner.node)
+            .map(|source| moved(source, &winner.setting))
+            .unwrap_or_default();
+        if !moved.is_empty() {
+            step(moved, Some(winner.measurement.time.nanos()), None);
+        }
+        steps
+    }
+}
+
+fn is_default(source: &crate::source::Source, setting: &Setting) -> bool {
+    source
+        .space()
+        .knobs()
+        .iter()
+        .all(|knob| setting.get(&knob.name) == Some(default(knob)))
+}
+
+fn default(knob: &crate::source::Knob) -> &KnobValue {
+    &knob.values[usize::from(knob.default)]
+}
+
+fn moved(source: &crate::source::Source, setting: &Setting) -> String {
+    let mut out = String::new();
+    for knob in source.space().knobs() {
+        let (from, to) = (default(knob), setting.get(&knob.name));
+        if let Some(to) = to.filter(|to| *to != from) {
+            let comma = if out.is_empty() { "" } else { ", " };
+            let _ = write!(out, "{comma}{} {from} → {to}", knob.name);
+        }
+    }
+    out
+}
+
+/// A setting in one line: `BM=64 BN=128`.
+pub fn setting_line(setting: &Setting) -> String {
+    if setting.is_empty() {
+        return "(no knobs)".to_owned();
+    }
+    setting
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+impl fmt::Display for Story {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let config = &self.config;
+        writeln!(
+            f,
+            "{} on {} ({}), {} kernels judged in {:.1} s, seed {}",
+            config.task,
+            config.gpu,
+            config.device,
+            self.evaluations,
+            self.elapsed_ms as f64 / 1e3,
+            config.seed
+        )?;
+        match self.ended {
+            Some(reason) => writeln!(f, "ended: {reason}")?,
+            None => writeln!(f, "not ended: `warptree resume` goes on with it")?,
+        }
+        let Some(winner) = &self.winner else {
+            writeln!(f, "\nno kernel passed every check")?;
+            return self.write_funnel(f);
+        };
+        let label = winner.measurement.time.label();
+        writeln!(f, "\nFrom seed to winner (times {label})")?;
+        for step in &self.path {
+            let time = step
+                .time
+                .map_or("failed".to_owned(), |time| time.to_string());
+            let gain = step
+                .gain
+                .map_or(String::new(), |gain| format!("{gain:.2}×"));
+            writeln!(f, "  {time:>11}  {gain:>7}  {}", step.what)?;
+        }
+        self.write_winner(f, winner)?;
+        writeln!(f, "\nTop {} of {}", self.top.len(), self.evaluations)?;
+        f.write_str(&self.top_table())?;
+        writeln!(f, "\nSources")?;
+        for source in &self.sources {
+            let best = source
+                .best
+                .map_or("none valid".to_owned(), |best| best.to_string());
+            writeln!(
+                f,
+                "  {:>11}  {:>4} judged, {:>4} valid  {}",
+                best, source.evaluations, source.valid, source.label
+            )?;
+        }
+        self.write_funnel(f)
+    }
+}
+
+impl Story {
+    fn write_winner(&self, f: &mut fmt::Formatter<'_>, winner: &Winner) -> fmt::Result {
+        let measurement = &winner.measurement;
+        writeln!(f, "\nWinner  {}", setting_line(&winner.setting))?;
+        let time = &measurement.time;
+        write!(f, "  time        {} ({})", time.nanos(), time.label())?;
+        match &self.config.baseline {
+            Some(baseline) => writeln!(
+                f,
+                ", {:.2}× {}",
+                baseline.time.get() / time.nanos().get(),
+                baseline.name
+            )?,
+            None => writeln!(f)?,
+        }
+        for entry in &measurement.resources {
+            writeln!(
+                f,
+                "  {:<11} {} registers, {} shared, {} spilled",
+                entry.entry, entry.registers, entry.static_smem, entry.spill_stores
+            )?;
+        }
+        if let Some(diagnosis) = &measurement.diagnosis {
+            write_diagnosis(f, diagnosis)?;
+        }
+        for check in &measurement.checked {
+            writeln!(f, "  checked     {check}")?;
+        }
+        for check in &measurement.not_checked {
+            writeln!(f, "  not checked {check}")?;
+        }
+        Ok(())
+    }
+
+    fn top_table(&self) -> String {
+        let mut table = comfy_table::Table::new();
+        table.load_style(comfy_table::presets::NOTHING);
+        table.set_header(["  time", "speedup", "registers", "source", "setting"]);
+        for ranked in &self.top {
+            let registers = ranked
+                .resources
+                .iter()
+                .map(|entry| entry.registers.to_string())
+                .collect::<Vec<_>>();
+            table.add_row([
+                format!("  {}", ranked.time),
+                ranked
+                    .speedup
+                    .map_or("-".to_owned(), |speedup| format!("{speedup:.2}×")),
+                registers.join("/"),
+                ranked.label.clone(),
+                setting_line(&ranked.setting),
+            ]);
+        }
+        let lines: Vec<_> = table
+            .lines()
+            .map(|line| line.trim_end().to_owned())
+            .collect();
+        lines.join("\n") + "\n"
+    }
+
+    fn write_funnel(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\nHow they ended")?;
+        for ending in &self.funnel {
+            let mostly = ending.mostly.as_deref().unwrap_or_default();
+            writeln!(f, "  {:>5}  {:<18} {mostly}", ending.count, ending.stage)?;
+        }
+        Ok(())
+    }
+}
+
+fn write_diagnosis(f: &mut fmt::Formatter<'_>, diagnosis: &Diagnosis) -> fmt::Result {
+    writeln!(
+        f,
+        "  limited by  {} ({})",
+        diagnosis.bottleneck, diagnosis.source
+    )?;
+    for evidence in &diagnosis.evidence {
+        let line = evidence
+            .line
+            .map_or(String::new(), |line| format!(" (line {line})"));
+        writeln!(f, "              {}{line}", evidence.text)?;
+    }
+    Ok(())
+}

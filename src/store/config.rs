@@ -1,0 +1,86 @@
+//! `run.toml`: everything needed to run the same search again, and to notice that something changed.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::propose::ProposerKind;
+use crate::search::SearchParams;
+use crate::units::{Digest, Nanos, SmArch};
+
+/// What a run was asked to do and with what.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunConfig {
+    /// Version of the folder's format.
+    pub format: u32,
+    /// Version of the program that made it.
+    pub warptree: String,
+    /// The task's name.
+    pub task: String,
+    /// Hash over the task's files; a change is told, never ignored.
+    pub task_digest: Digest,
+    /// Folder the tasks came from; absent: those inside the program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tasks_dir: Option<PathBuf>,
+    /// `sim`, `cuda:0` or `recorded:FILE`: what judged.
+    pub device: String,
+    /// The GPU it is, stands for, or was recorded on.
+    pub gpu: String,
+    /// What the kernels are assembled for.
+    pub arch: SmArch,
+    /// ptxas's version line; absent for recorded runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assembler: Option<String>,
+    /// Proposers, in the order given.
+    pub proposers: Vec<ProposerKind>,
+    /// The model, if one was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelConfig>,
+    /// Seed of the search; inputs for verification come from it too.
+    pub seed: u64,
+    /// What speedups are over; absent where nothing gave a time (a table, a seed that failed).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<BaselineTime>,
+    /// The engine's numbers, stop rules among them.
+    pub search: SearchParams,
+    /// The sources under the root, in order.
+    pub roots: Vec<RootConfig>,
+}
+
+/// Which model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelConfig {
+    /// As given to `--model`.
+    pub name: String,
+    /// As given to `--base-url`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
+    /// Hard limit on calls, failed ones included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_calls: Option<u64>,
+    /// Hard limit on tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+}
+
+/// What speedups are over where no library was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BaselineTime {
+    /// What it is: `seed`, `torch.sum`.
+    pub name: String,
+    /// Its time on the run's device.
+    pub time: Nanos,
+}
+
+/// A source under the root.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RootConfig {
+    /// `seed`, or the space's name.
+    pub label: String,
+    /// Its text, in the object store.
+    pub source: Digest,
+}

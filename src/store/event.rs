@@ -1,0 +1,122 @@
+//! What happened in a run, one line each. The search's state is the fold of these; everything shown or
+//! exported is read from them. A stored struct changes: bump [`FORMAT`] and keep an old fixture readable.
+
+use serde::{Deserialize, Serialize};
+
+use crate::evaluate::Evaluation;
+use crate::search::{Expander, NodeId, StopReason, Ticket};
+use crate::source::{Point, Setting};
+use crate::units::Digest;
+
+/// Version of the log's lines and of `run.toml`.
+pub const FORMAT: u32 = 1;
+
+/// A line of `events.jsonl`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// Position in the log, from 0, without gaps: a missing line is noticed.
+    pub seq: u64,
+    /// Search time so far, in milliseconds: waiting between a stop and a resume does not count.
+    pub elapsed_ms: u64,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// What can happen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// A knob setting of a node was judged.
+    Evaluated {
+        /// The request's number.
+        ticket: Ticket,
+        /// The node.
+        node: NodeId,
+        /// Which setting, as indices.
+        point: Point,
+        /// Which setting, by name, for readers of the log.
+        setting: Setting,
+        /// What became of it.
+        evaluation: Evaluation,
+        /// What was assembled, where it is the best so far: the very bytes that were judged.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        kernel: Option<StoredKernel>,
+        /// Wall time of the evaluation, in milliseconds.
+        took_ms: u64,
+    },
+    /// A proposer answered with children (none: it has nothing to propose here).
+    Expanded {
+        /// The request's number.
+        ticket: Ticket,
+        /// The parent.
+        node: NodeId,
+        /// Who.
+        by: Expander,
+        /// The children, their sources in the object store.
+        children: Vec<StoredChild>,
+    },
+    /// A proposer's answer could not be used.
+    ExpandFailed {
+        /// The request's number.
+        ticket: Ticket,
+        /// The parent.
+        node: NodeId,
+        /// Who.
+        by: Expander,
+        /// Told to the next attempt.
+        message: String,
+    },
+    /// A proposer is out of service; the search goes on without it.
+    Unavailable {
+        /// The request's number.
+        ticket: Ticket,
+        /// The parent.
+        node: NodeId,
+        /// Who.
+        by: Expander,
+        /// Why.
+        message: String,
+    },
+    /// The search came to its end.
+    Finished {
+        /// Why.
+        reason: StopReason,
+    },
+}
+
+impl Event {
+    /// The request it answers; `None` for what answers none.
+    pub fn ticket(&self) -> Option<Ticket> {
+        match self {
+            Self::Evaluated { ticket, .. }
+            | Self::Expanded { ticket, .. }
+            | Self::ExpandFailed { ticket, .. }
+            | Self::Unavailable { ticket, .. } => Some(*ticket),
+            Self::Finished { .. } => None,
+        }
+    }
+}
+
+/// A kernel's files, in the object store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredKernel {
+    /// The rendering.
+    pub ptx: Digest,
+    /// What ptxas made of it.
+    pub cubin: Digest,
+}
+
+/// A proposed child as stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoredChild {
+    /// The edge's name.
+    pub label: String,
+    /// The child's source text, in the object store.
+    pub source: Digest,
+    /// Settings to try first.
+    pub settings: Vec<Setting>,
+    /// What the proposer said.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rationale: Option<String>,
+}

@@ -1,0 +1,220 @@
+//! The run folder: `run.toml`, `events.jsonl`, `objects/`. Results and money are written as they come and
+//! never rewritten; reports, exports and resumes read them from here. It runs no search and judges nothing.
+
+mod config;
+mod event;
+mod log;
+mod objects;
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+
+pub use config::{BaselineTime, ModelConfig, RootConfig, RunConfig};
+pub use event::{Event, FORMAT, Line, StoredChild, StoredKernel};
+pub use log::LogWriter;
+pub use objects::Objects;
+
+use crate::search::StopRules;
+
+/// A run folder opened for reading: for `show`, `export`, `compare`.
+#[derive(Debug)]
+pub struct StoredRun {
+    /// Where it is.
+    pub folder: PathBuf,
+    /// What was asked.
+    pub config: RunConfig,
+    /// What happened.
+    pub lines: Vec<Line>,
+    /// Sources and cubins.
+    pub objects: Objects,
+}
+
+/// A run folder opened for writing; no other process can open it so meanwhile.
+#[derive(Debug)]
+pub struct RunWriter {
+    /// Where it is.
+    pub folder: PathBuf,
+    /// What was asked.
+    pub config: RunConfig,
+    /// The log.
+    pub log: LogWriter,
+    /// Sources and cubins.
+    pub objects: Objects,
+    _lock: File,
+}
+
+impl StoredRun {
+    /// Reads a run folder; one that is being written is read as far as it is.
+    pub fn open(folder: &Path) -> Result<Self, StoreError> {
+        let config = read_config(folder)?;
+        let (lines, _) = log::read_log(&folder.join("events.jsonl"))?;
+        let objects = Objects::open(folder.join("objects"))?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            config,
+            lines,
+            objects,
+        })
+    }
+}
+
+impl RunWriter {
+    /// Makes a new run folder. An existing one is never overwritten.
+    pub fn create(folder: &Path, config: RunConfig) -> Result<Self, StoreError> {
+        if folder.join("run.toml").exists() {
+            return Err(StoreError::Exists {
+                path: folder.to_owned(),
+            });
+        }
+        fs::create_dir_all(folder).map_err(StoreError::io("create", folder))?;
+        let lock = lock(folder)?;
+        let objects = Objects::open(folder.join("objects"))?;
+        let (log, _) = LogWriter::open(&folder.join("events.jsonl"))?;
+        write_config(folder, &config)?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            config,
+            log,
+            objects,
+            _lock: lock,
+        })
+    }
+
+    /// Opens a run folder to go on with it, and hands back what happened so far.
+    pub fn resume(folder: &Path) -> Result<(Self, Vec<Line>), StoreError> {
+        let config = read_config(folder)?;
+        let lock = lock(folder)?;
+        let objects = Objects::open(folder.join("objects"))?;
+        let (log, lines) = LogWriter::open(&folder.join("events.jsonl"))?;
+        Ok((
+            Self {
+                folder: folder.to_owned(),
+                config,
+                log,
+                objects,
+                _lock: lock,
+            },
+            lines,
+        ))
+    }
+
+    /// Replaces the stop rules: nothing else may change on a resume.
+    pub fn set_stop(&mut self, stop: StopRules) -> Result<(), StoreError> {
+        self.config.search.stop = stop;
+        write_config(&self.folder, &self.config)
+    }
+}
+
+/// A run folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The system's word.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// There is no run there.
+    #[error("{} holds no run (no run.toml in it); runs are made by `warptree search`", path.display())]
+    NoRun {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// There is one already.
+    #[error("{} holds a run already; `warptree resume` goes on with it, `--out` names another folder", path.display())]
+    Exists {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Somebody is writing it.
+    #[error("{} is in use by another warptree process", path.display())]
+    Locked {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// It is from another version of the format.
+    #[error("{} has run format {found}; this warptree reads format {FORMAT}", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+    },
+    /// It cannot be read.
+    #[error("{} is damaged: {what}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong and where.
+        what: String,
+    },
+}
+
+impl StoreError {
+    fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io {
+            action,
+            path,
+            source,
+        }
+    }
+}
+
+fn lock(folder: &Path) -> Result<File, StoreError> {
+    let path = folder.join(".lock");
+    let file = File::create(&path).map_err(StoreError::io("create", &path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Locked {
+            path: folder.to_owned(),
+        }),
+        Err(TryLockError::Error(error)) => Err(StoreError::io("lock", &path)(error)),
+    }
+}
+
+fn read_config(folder: &Path) -> Result<RunConfig, StoreError> {
+    #[derive(serde::Deserialize)]
+    struct Versioned {
+        format: u32,
+    }
+    let path = folder.join("run.toml");
+    if !path.exists() {
+        return Err(StoreError::NoRun {
+            path: folder.to_owned(),
+        });
+    }
+    let text = fs::read_to_string(&path).map_err(StoreError::io("read", &path))?;
+    let damaged = |error: toml::de::Error| StoreError::Damaged {
+        path: path.clone(),
+        what: error.to_string(),
+    };
+    let version: Versioned = toml::from_str(&text).map_err(damaged)?;
+    if version.format != FORMAT {
+        return Err(StoreError::Version {
+            path,
+            found: version.format,
+        });
+    }
+    toml::from_str(&text).map_err(damaged)
+}
+
+fn write_config(folder: &Path, config: &RunConfig) -> Result<(), StoreError> {
+    let path = folder.join("run.toml");
+    let text = toml::to_string_pretty(config).map_err(|error| StoreError::Damaged {
+        path: path.clone(),
+        what: format!("it cannot be written as TOML: {error}"),
+    })?;
+    let write = || -> std::io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        std::io::Write::write_all(&mut file, text.as_bytes())?;
+        file.as_file().sync_data()?;
+        file.persist(&path).map_err(|error| error.error)?;
+        Ok(())
+    };
+    write().map_err(StoreError::io("write", &path))
+}

@@ -1,0 +1,66 @@
+//! Content-addressed files of a run: sources, renderings, cubins. Written whole or not at all.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::StoreError;
+use crate::units::Digest;
+
+/// The folder `objects/` of a run.
+#[derive(Clone, Debug)]
+pub struct Objects {
+    folder: PathBuf,
+}
+
+impl Objects {
+    /// Opens or makes the folder.
+    pub fn open(folder: PathBuf) -> Result<Self, StoreError> {
+        fs::create_dir_all(&folder).map_err(StoreError::io("create", &folder))?;
+        Ok(Self { folder })
+    }
+
+    /// Stores `bytes` under their hash; storing the same bytes again is free.
+    pub fn put(&self, bytes: &[u8]) -> Result<Digest, StoreError> {
+        let digest = Digest::of(bytes);
+        let path = self.path(digest);
+        if path.exists() {
+            return Ok(digest);
+        }
+        let write = || -> std::io::Result<()> {
+            let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
+            file.write_all(bytes)?;
+            file.as_file().sync_data()?;
+            file.persist(&path).map_err(|error| error.error)?;
+            Ok(())
+        };
+        write().map_err(StoreError::io("write", &path))?;
+        Ok(digest)
+    }
+
+    /// Reads an object and checks that it is what its name says.
+    pub fn get(&self, digest: Digest) -> Result<Vec<u8>, StoreError> {
+        let path = self.path(digest);
+        let bytes = fs::read(&path).map_err(StoreError::io("read", &path))?;
+        if Digest::of(&bytes) != digest {
+            return Err(StoreError::Damaged {
+                path,
+                what: "its content does not match its hash; the disk or an editor changed it"
+                    .into(),
+            });
+        }
+        Ok(bytes)
+    }
+
+    /// Reads an object that is text.
+    pub fn text(&self, digest: Digest) -> Result<String, StoreError> {
+        String::from_utf8(self.get(digest)?).map_err(|_| StoreError::Damaged {
+            path: self.path(digest),
+            what: "it should be text but is not UTF-8".into(),
+        })
+    }
+
+    fn path(&self, digest: Digest) -> PathBuf {
+        Path::new(&self.folder).join(digest.to_string())
+    }
+}
