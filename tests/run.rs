@@ -1,0 +1,308 @@
+//! Runs: what is written, what a stop leaves behind, and that going on gives what going through gives.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rand::{RngExt as _, SeedableRng as _};
+use rand_pcg::Pcg64;
+use warptree::driver::{Ended, Fold, Observer, Rig, drive};
+use warptree::evaluate::recorded::{Recorded, Row, Table};
+use warptree::propose::ProposerKind;
+use warptree::report::Story;
+use warptree::search::{Applied, Search, SearchParams, StopReason, StopRules};
+use warptree::source::KnobValue;
+use warptree::store::{
+    Event, FORMAT, Line, RootConfig, RunConfig, RunWriter, StoreError, StoredRun,
+};
+use warptree::units::{Digest, Nanos, SmArch};
+
+/// A table of 4 × 5 × 6 settings, every seventh of which failed.
+fn table() -> Table {
+    let values = |count: i64| (0..count).map(KnobValue::Int).collect::<Vec<_>>();
+    let knobs = vec![
+        ("a".to_owned(), values(4)),
+        ("b".to_owned(), values(5)),
+        ("c".to_owned(), values(6)),
+    ];
+    let mut rows = Vec::new();
+    for a in 0..4 {
+        for b in 0..5 {
+            for c in 0..6 {
+                let setting = [a, b, c].map(KnobValue::Int).to_vec();
+                let time = 1000 + (a - 2) * (a - 2) * 90 + (b - 1) * (b - 1) * 40 + c * 13 % 7;
+                let row = if (a * 31 + b * 17 + c * 5) % 7 == 0 {
+                    Row::Failed {
+                        reason: "launch failed".into(),
+                    }
+                } else {
+                    let time = Nanos::new(time as f64).expect("positive");
+                    Row::Time {
+                        time,
+                        samples: vec![],
+                    }
+                };
+                rows.push((setting, row));
+            }
+        }
+    }
+    Table::new(knobs, rows)
+}
+
+fn config(source: &str, budget: u32) -> RunConfig {
+    RunConfig {
+        format: FORMAT,
+        warptree: env!("CARGO_PKG_VERSION").into(),
+        task: "table".into(),
+        task_digest: Digest::of("table"),
+        tasks_dir: None,
+        device: "recorded:table".into(),
+        gpu: "none".into(),
+        arch: SmArch::SM_90A,
+        assembler: None,
+        proposers: vec![ProposerKind::Knobs],
+        model: None,
+        seed: 7,
+        baseline: None,
+        search: SearchParams {
+            stop: StopRules {
+                evaluations: Some(budget),
+                ..StopRules::default()
+            },
+            ..SearchParams::default()
+        },
+        roots: vec![RootConfig {
+            label: "table".into(),
+            source: Digest::of(source),
+        }],
+    }
+}
+
+/// Stops after so many events, if at all.
+struct StopAfter<'a> {
+    left: Option<usize>,
+    flag: &'a AtomicBool,
+}
+
+impl Observer for StopAfter<'_> {
+    fn applied(&mut self, _: &Line, _: &Applied, _: &Search) {
+        if let Some(left) = &mut self.left {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                self.flag.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+fn go(folder: &Path, budget: u32, jobs: usize, stop_after: Option<usize>) -> Ended {
+    let table = table();
+    let source = table.source_text(&[]);
+    let (mut run, past) = if folder.join("run.toml").exists() {
+        RunWriter::resume(folder).expect("resumes")
+    } else {
+        let run = RunWriter::create(folder, config(&source, budget)).expect("creates");
+        run.objects.put(source.as_bytes()).expect("stores");
+        (run, vec![])
+    };
+    let evaluator = Recorded::new(table);
+    let rig = Rig {
+        evaluator: &evaluator,
+        proposers: vec![],
+        task: None,
+        jobs,
+        deterministic: true,
+    };
+    let flag = AtomicBool::new(false);
+    let mut observer = StopAfter {
+        left: stop_after.map(|events| events + past.len()),
+        flag: &flag,
+    };
+    drive(&rig, &mut run, &past, &flag, &mut observer).expect("drives")
+}
+
+/// What must be equal: everything but clocks.
+fn timeless(folder: &Path) -> Vec<Event> {
+    let run = StoredRun::open(folder).expect("opens");
+    run.lines
+        .into_iter()
+        .map(|line| match line.event {
+            Event::Evaluated {
+                ticket,
+                node,
+                point,
+                setting,
+                evaluation,
+                kernel,
+                ..
+            } => Event::Evaluated {
+                ticket,
+                node,
+                point,
+                setting,
+                evaluation,
+                kernel,
+                took_ms: 0,
+            },
+            other => other,
+        })
+        .collect()
+}
+
+#[test]
+fn threads_do_not_change_a_run() {
+    let scratch = tempfile::tempdir().expect("scratch");
+    let one = scratch.path().join("one");
+    let many = scratch.path().join("many");
+    assert_eq!(
+        go(&one, 60, 1, None),
+        Ended::Stopped(StopReason::Evaluations)
+    );
+    assert_eq!(
+        go(&many, 60, 7, None),
+        Ended::Stopped(StopReason::Evaluations)
+    );
+    assert_eq!(timeless(&one), timeless(&many));
+}
+
+#[test]
+fn a_run_stopped_anywhere_goes_on_to_the_same_end() {
+    let scratch = tempfile::tempdir().expect("scratch");
+    let through = scratch.path().join("through");
+    go(&through, 50, 3, None);
+    let expected = timeless(&through);
+    for stop_after in 1..=49 {
+        let folder = scratch.path().join(format!("stop-{stop_after}"));
+        assert_eq!(go(&folder, 50, 3, Some(stop_after)), Ended::Interrupted);
+        assert_eq!(
+            go(&folder, 50, 2, None),
+            Ended::Stopped(StopReason::Evaluations)
+        );
+        assert_eq!(
+            timeless(&folder),
+            expected,
+            "stopped after {stop_after} events"
+        );
+    }
+}
+
+/// What SIGKILL or a power cut leaves: any prefix of the log's bytes.
+#[test]
+fn a_log_cut_at_any_byte_goes_on_to_the_same_end() {
+    let scratch = tempfile::tempdir().expect("scratch");
+    let through = scratch.path().join("through");
+    go(&through, 40, 3, None);
+    let expected = timeless(&through);
+    let log = std::fs::read(through.join("events.jsonl")).expect("reads");
+    let mut rng = Pcg64::seed_from_u64(5);
+    for _ in 0..100 {
+        let cut = rng.random_range(0..=log.len());
+        std::fs::write(through.join("events.jsonl"), &log[..cut]).expect("writes");
+        go(&through, 40, 2, None);
+        assert_eq!(timeless(&through), expected, "cut at byte {cut}");
+    }
+}
+
+#[test]
+fn the_story_is_the_fold_of_the_log() {
+    let scratch = tempfile::tempdir().expect("scratch");
+    let folder = scratch.path().join("run");
+    go(&folder, 500, 2, None);
+    let run = StoredRun::open(&folder).expect("opens");
+    let story = Story::read(&run, 5).expect("reads");
+    assert_eq!(story.ended, Some(StopReason::Exhausted));
+    assert_eq!(story.evaluations, 120);
+    let best = table()
+        .rows()
+        .filter_map(|(_, row)| match row {
+            Row::Time { time, .. } => Some(time.get()),
+            Row::Failed { .. } => None,
+        })
+        .fold(f64::INFINITY, f64::min);
+    assert_eq!(
+        story.top[0].time.get(),
+        best,
+        "an exhausted space has its optimum on top"
+    );
+    assert_eq!(story.top.len(), 5);
+    assert!(story.top.is_sorted_by(|a, b| a.time <= b.time));
+    let counted: u64 = story.funnel.iter().map(|ending| ending.count).sum();
+    assert_eq!(counted, 120);
+    let text = story.to_string();
+    assert!(text.contains("launch failed"), "{text}");
+    let mut fold = Fold::new(&run.config, &run.objects).expect("folds");
+    for line in &run.lines {
+        fold.replay(line, &run.objects).expect("replays");
+    }
+    assert_eq!(fold.search.evaluations(), 120);
+}
+
+#[test]
+fn damage_is_told_and_nothing_is_overwritten() {
+    let scratch = tempfile::tempdir().expect("scratch");
+    let folder = scratch.path().join("run");
+    go(&folder, 20, 2, None);
+
+    let table_source = table().source_text(&[]);
+    let again = RunWriter::create(&folder, config(&table_source, 20));
+    assert!(matches!(again, Err(StoreError::Exists { .. })), "{again:?}");
+
+    let (held, _) = RunWriter::resume(&folder).expect("opens");
+    let second = RunWriter::resume(&folder).map(drop);
+    assert!(
+        matches!(second, Err(StoreError::Locked { .. })),
+        "{second:?}"
+    );
+    drop(held);
+
+    let log = folder.join("events.jsonl");
+    let text = std::fs::read_to_string(&log).expect("reads");
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.remove(3);
+    std::fs::write(&log, lines.join("\n") + "\n").expect("writes");
+    let gap = StoredRun::open(&folder)
+        .expect_err("a line is missing")
+        .to_string();
+    assert!(gap.contains("line 4") && gap.contains("missing"), "{gap}");
+
+    std::fs::write(&log, text.replacen("\"ticket\":2", "\"ticket\":900", 1)).expect("writes");
+    let run = StoredRun::open(&folder).expect("opens");
+    let diverged = Story::read(&run, 1)
+        .expect_err("nobody asked 900")
+        .to_string();
+    assert!(diverged.contains("900"), "{diverged}");
+
+    std::fs::write(&log, text.replacen("{", "[", 1)).expect("writes");
+    let broken = StoredRun::open(&folder).expect_err("no JSON").to_string();
+    assert!(broken.contains("line 1"), "{broken}");
+
+    let object = folder
+        .join("objects")
+        .join(Digest::of(&table_source).to_string());
+    std::fs::write(&log, &text).expect("writes");
+    std::fs::write(&object, "//@ knob a = 0 in {0}\n").expect("writes");
+    let run = StoredRun::open(&folder).expect("opens");
+    let changed = Story::read(&run, 1)
+        .expect_err("the object changed")
+        .to_string();
+    assert!(changed.contains("hash"), "{changed}");
+    std::fs::remove_file(&object).expect("removes");
+    let gone = Story::read(&run, 1)
+        .expect_err("the object is gone")
+        .to_string();
+    assert!(gone.contains("cannot read"), "{gone}");
+
+    let config = folder.join("run.toml");
+    let text = std::fs::read_to_string(&config).expect("reads");
+    std::fs::write(&config, text.replacen("format = 1", "format = 99", 1)).expect("writes");
+    let newer = StoredRun::open(&folder)
+        .expect_err("another format")
+        .to_string();
+    assert!(newer.contains("format 99"), "{newer}");
+    std::fs::write(&config, text.replacen("seed = 7", "sead = 7", 1)).expect("writes");
+    let typo = StoredRun::open(&folder).expect_err("a typo").to_string();
+    assert!(typo.contains("sead"), "{typo}");
+    let none = StoredRun::open(scratch.path())
+        .expect_err("no run")
+        .to_string();
+    assert!(none.contains("holds no run"), "{none}");
+}
