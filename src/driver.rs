@@ -250,7 +250,7 @@ impl Drive<'_> {
                         .unwrap_or_default(),
                     point,
                     kernel: self.store_if_best(&evaluation)?,
-                    evaluation,
+                    evaluation: Box::new(evaluation),
                     took_ms: took.as_millis() as u64,
                 }
             }

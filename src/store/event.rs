@@ -38,7 +38,7 @@ pub enum Event {
         /// Which setting, by name, for readers of the log.
         setting: Setting,
         /// What became of it.
-        evaluation: Evaluation,
+        evaluation: Box<Evaluation>,
         /// What was assembled, where it is the best so far: the very bytes that were judged.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         kernel: Option<StoredKernel>,

@@ -335,7 +335,7 @@ mod tests {
             },
             diagnosis: Some(Diagnosis {
                 source: "simulator".into(),
-                bottleneck: Bottleneck::SharedMemory,
+                bottleneck: crate::verdict::Bottleneck::SharedMemory,
                 evidence: vec![Evidence {
                     text: "shared loads conflict 8-way".into(),
                     line: Some(3),
