@@ -2,10 +2,13 @@
 
 #![deny(unsafe_code)]
 
+pub mod cli;
+pub mod commands;
 pub mod compare;
 pub mod device;
 pub mod driver;
 pub mod evaluate;
+pub mod export;
 pub mod expr;
 pub mod llm;
 pub mod propose;

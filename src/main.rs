@@ -1,3 +1,10 @@
 //! Parse, call, exit code.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = warptree::cli::Cli::parse();
+    warptree::commands::run(cli)
+}

@@ -16,7 +16,7 @@ use crate::ptx::ir::Module;
 use crate::ptx::{self, ParseError};
 use crate::source::{Candidate, LaunchPlan, Point, Source, SourceError};
 use crate::task::{Poison, Problem, Purpose, Role, Task};
-use crate::units::{Digest, Nanos};
+use crate::units::{Digest, Nanos, SmArch};
 use crate::verdict::{
     Audit, Denominator, Diagnosis, Diagnostic, Evidence, InstructionScore, Measurement, Score,
     Severity, Speedup, TargetShare, Verdict, spilled,
@@ -33,6 +33,8 @@ pub struct Settings {
     pub device: Arc<dyn Device>,
     /// Assembles.
     pub assembler: Assembler,
+    /// What is assembled for: the GPU's own architecture, or one whose code it runs.
+    pub arch: SmArch,
     /// Further options of ptxas.
     pub ptxas_options: Vec<String>,
     /// Secret seed of the inputs; another for each run of the program.
@@ -150,7 +152,7 @@ impl Pipeline {
         let assembly =
             self.settings
                 .assembler
-                .assemble(&candidate.ptx, self.gpu().arch, options)?;
+                .assemble(&candidate.ptx, self.settings.arch, options)?;
         let cubin = match assembly.into_cubin(source_line) {
             Ok(cubin) => cubin,
             Err(verdict) => return Ok((*verdict, None)),
@@ -280,8 +282,7 @@ impl Pipeline {
             "allowed PTX and lints".to_owned(),
             format!(
                 "assembled by ptxas {} for {}",
-                tool.version,
-                self.gpu().arch
+                tool.version, self.settings.arch
             ),
             format!("limits of the {}", self.gpu().name),
         ];
@@ -341,7 +342,7 @@ impl Pipeline {
         timed: &Timed,
     ) -> Result<(TargetShare, Finding), RigError> {
         let task = &self.settings.task;
-        let wanted = task.targets.get(&self.gpu().arch);
+        let wanted = task.targets.get(&self.settings.arch);
         let wanted = wanted.map_or(&[][..], Vec::as_slice);
         let names: Vec<&str> = wanted.iter().map(|t| t.mnemonic.as_str()).collect();
         let needed = |problem: &Problem| -> Result<Vec<Target>, RigError> {

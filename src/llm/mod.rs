@@ -226,6 +226,11 @@ pub fn key_from_environment() -> Option<Secret> {
         .map(Secret::new)
 }
 
+/// Whether the same question always gets the same answer: where replies are read from a file.
+pub fn deterministic(spec: &str) -> bool {
+    spec.starts_with("script:") || spec.starts_with("replay:")
+}
+
 /// Makes the client that `spec` names:
 ///
 /// - `cmd:PROGRAM ARG…`: a program that reads the prompt on stdin and prints the reply; no shell;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -427,6 +428,41 @@ impl fmt::Display for Story {
 }
 
 impl Story {
+    /// What a search says at its end: the winner, and where to read more.
+    pub fn brief(&self, folder: &Path) -> String {
+        let folder = folder.display();
+        let Some(winner) = &self.winner else {
+            return format!("no kernel passed every check; `warptree show {folder}` says why\n");
+        };
+        let time = &winner.measurement.time;
+        let over = self
+            .config
+            .baseline
+            .as_ref()
+            .map_or(String::new(), |baseline| {
+                let ratio = baseline.time.get() / time.nanos().get();
+                format!(
+                    ", {ratio:.2}× the {} ({} {})",
+                    baseline.name,
+                    baseline.time,
+                    time.label()
+                )
+            });
+        let setting = setting_line(&winner.setting);
+        let source = self
+            .sources
+            .iter()
+            .find(|source| source.node == winner.node);
+        let label = source.map_or("", |source| &source.label);
+        format!(
+            "winner: {} {}{over}\n        {label}: {setting}\nstory:  warptree show {folder}\n\
+             export: warptree export {folder} --to {}-kernel\n",
+            time.nanos(),
+            time.label(),
+            self.config.task,
+        )
+    }
+
     fn write_winner(&self, f: &mut fmt::Formatter<'_>, winner: &Winner) -> fmt::Result {
         let measurement = &winner.measurement;
         writeln!(f, "\nWinner  {}", setting_line(&winner.setting))?;

@@ -238,6 +238,7 @@ fn bench_with(task: Task, device: Scripted, ptxas: &str) -> Bench {
         task: Arc::new(task),
         device: Arc::clone(&device) as Arc<dyn Device>,
         assembler,
+        arch: SmArch::SM_90A,
         ptxas_options: Vec::new(),
         verify_seed: 7,
         repeats: 1,

@@ -1,0 +1,285 @@
+//! What can be typed: clap types and nothing else. What it means is for `commands`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::propose::ProposerKind;
+use crate::units::SmArch;
+
+/// Find the fastest GPU kernel for a task by tree search over PTX, and prove that it is honest.
+#[derive(Debug, Parser)]
+#[command(
+    name = "warptree",
+    version,
+    propagate_version = true,
+    max_term_width = 100
+)]
+#[command(
+    after_help = "First steps:  warptree search reduce_sum   then   warptree show runs/reduce_sum-1"
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// What every command understands.
+    #[command(flatten)]
+    pub global: Global,
+}
+
+/// Options of every command.
+#[derive(Clone, Debug, Args)]
+pub struct Global {
+    /// Folder with task folders, instead of ./tasks or those inside the program.
+    #[arg(long, global = true, value_name = "DIR")]
+    pub tasks: Option<PathBuf>,
+    /// The ptxas to use, instead of the one found or installed.
+    #[arg(long, global = true, value_name = "FILE", env = "WARPTREE_PTXAS")]
+    pub ptxas: Option<PathBuf>,
+    /// Never install anything.
+    #[arg(long, global = true)]
+    pub offline: bool,
+    /// Print JSON instead of text.
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Search for a faster kernel.
+    Search(SearchArgs),
+    /// Go on with a run that was stopped.
+    Resume(ResumeArgs),
+    /// Judge one kernel; the exit code is 0 only when it is correct.
+    Eval(EvalArgs),
+    /// Tell the story of a run: from the seed to the winner, and what was pruned where.
+    Show(ShowArgs),
+    /// Compare ways to search at equal budgets.
+    Compare(CompareArgs),
+    /// Write the winner of a run: PTX, cubin, certificate, loaders.
+    Export(ExportArgs),
+    /// List the tasks.
+    Tasks,
+    /// Make a task folder from a PTX file.
+    NewTask(NewTaskArgs),
+    /// Look at what this machine has: tools, GPUs, permissions.
+    Doctor,
+    /// Print a shell's completion script.
+    Completions {
+        /// Which shell.
+        shell: Shell,
+    },
+    /// Own a GPU on behalf of another warptree process (framed messages on stdin and stdout).
+    #[command(hide = true)]
+    Worker(WorkerArgs),
+}
+
+/// Where and with what kernels are judged.
+#[derive(Clone, Debug, Args)]
+pub struct JudgeArgs {
+    /// auto (a GPU if there is one, else sim), sim, sim:GPU, cuda:0, cuda:0,1, cuda:all, recorded:FILE.
+    #[arg(long, default_value = "auto", value_name = "DEVICE")]
+    pub device: String,
+    /// Architecture to assemble for; the device's own by default.
+    #[arg(long, value_name = "sm_NN")]
+    pub arch: Option<SmArch>,
+    /// Threads that assemble and judge; all cores by default. The result does not depend on it.
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<usize>,
+}
+
+/// Which model answers, and how much of it.
+#[derive(Clone, Debug, Args)]
+pub struct ModelArgs {
+    /// Model to ask for edits: a name for --base-url, cmd:PROGRAM, script:FILE or replay:FILE. Without it no
+    /// model is called.
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// OpenAI-compatible server; the key comes from the environment.
+    #[arg(long, value_name = "URL")]
+    pub base_url: Option<String>,
+    /// Most model calls, failed ones included.
+    #[arg(long, value_name = "N")]
+    pub max_calls: Option<u64>,
+    /// Most tokens, input and output together.
+    #[arg(long, value_name = "N")]
+    pub max_tokens: Option<u64>,
+}
+
+/// When to stop.
+#[derive(Clone, Debug, Args)]
+pub struct LimitArgs {
+    /// Kernels to judge.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub budget: Option<u64>,
+    /// Longest search time: 90s, 10m, 2h.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub time: Option<Duration>,
+    /// Stop at this speedup over the denominator that is reported.
+    #[arg(long, value_name = "RATIO", value_parser = positive)]
+    pub target_speedup: Option<f64>,
+    /// Stop after this many kernels without a better one.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub plateau: Option<u64>,
+}
+
+/// `search`.
+#[derive(Debug, Args)]
+pub struct SearchArgs {
+    /// The task, as `warptree tasks` lists it; with recorded:FILE the table's own name works too.
+    pub task: String,
+    /// Start from this space only (besides the seed); may be repeated.
+    #[arg(long, value_name = "NAME")]
+    pub space: Vec<String>,
+    /// Who proposes: knobs,rewrites,model.
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub proposers: Option<Vec<ProposerKind>>,
+    /// Seed of every random choice.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub seed: u64,
+    /// Folder of the run; runs/TASK-N by default.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "flattened options document themselves")]
+    pub judge: JudgeArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "flattened options document themselves")]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "flattened options document themselves")]
+    pub limits: LimitArgs,
+}
+
+/// `resume`.
+#[derive(Debug, Args)]
+pub struct ResumeArgs {
+    /// The run's folder.
+    pub dir: PathBuf,
+    /// Threads that assemble and judge.
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<usize>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "flattened options document themselves")]
+    pub limits: LimitArgs,
+}
+
+/// `eval`.
+#[derive(Debug, Args)]
+pub struct EvalArgs {
+    /// The task.
+    pub task: String,
+    /// The source (PTX with a //@ header), or `-` for standard input.
+    pub file: PathBuf,
+    /// A knob's value; the defaults where not given. May be repeated.
+    #[arg(long = "set", value_name = "KNOB=VALUE")]
+    pub set: Vec<String>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "flattened options document themselves")]
+    pub judge: JudgeArgs,
+    /// Seed of the inputs.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub seed: u64,
+}
+
+/// `show`.
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// The run's folder.
+    pub dir: PathBuf,
+    /// Kernels in the table.
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    pub top: usize,
+}
+
+/// `compare`.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// The task.
+    pub task: String,
+    /// Ways to search.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "LIST",
+        default_value = "search,knobs-only,random"
+    )]
+    pub methods: Vec<crate::compare::Method>,
+    /// Kernels each of them may judge.
+    #[arg(long, default_value_t = 60, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub budget: u64,
+    /// Repetitions with seeds 0, 1, …
+    #[arg(long, default_value_t = 3, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
+    pub seeds: u64,
+    /// Folder for the CSV files.
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "flattened options document themselves")]
+    pub judge: JudgeArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "flattened options document themselves")]
+    pub model: ModelArgs,
+}
+
+/// `export`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// The run's folder.
+    pub dir: PathBuf,
+    /// Folder to write.
+    #[arg(long, value_name = "DIR")]
+    pub to: PathBuf,
+}
+
+/// `new-task`.
+#[derive(Debug, Args)]
+pub struct NewTaskArgs {
+    /// The PTX file with one kernel.
+    pub from: PathBuf,
+    /// Name of the task; the file's by default. The folder goes under --tasks, else ./tasks.
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+}
+
+/// `worker`.
+#[derive(Debug, Args)]
+pub struct WorkerArgs {
+    /// The GPU to try.
+    #[arg(long, default_value_t = 0)]
+    pub device: u32,
+    /// Try the worker on this machine's GPU and print what works.
+    #[arg(long)]
+    pub selftest: bool,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let split = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (digits, unit) = text.split_at(split);
+    let seconds_per_unit = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return Err("write a whole number and s, m or h: 90s, 10m, 2h".into()),
+    };
+    let count: u64 = digits
+        .parse()
+        .map_err(|_| format!("`{digits}` is no whole number"))?;
+    match count.checked_mul(seconds_per_unit) {
+        Some(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
+        Some(_) => Err("a search needs more than no time".into()),
+        None => Err("that is too long".into()),
+    }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
+        Ok(_) | Err(_) => Err("write a positive number, for example 1.5".into()),
+    }
+}

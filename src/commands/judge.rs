@@ -1,0 +1,295 @@
+//! Turns `--device`, `--arch` and a task's name into a judge: what is computed, who judges it, and on
+//! behalf of which GPU.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+
+use super::note;
+use crate::cli::{Global, JudgeArgs};
+use crate::device::cuda::{self, CudaPool, WorkerCommand};
+use crate::device::{Device, Gpu, SimDevice};
+use crate::driver::Fold;
+use crate::evaluate::recorded::{self, Recorded, Trace};
+use crate::evaluate::{self, Cached, Evaluator, Pipeline};
+use crate::store::{BaselineTime, Event, StoredRun};
+use crate::task::{Catalogue, Task};
+use crate::toolchain::{self, Network, Places};
+use crate::units::{Digest, Nanos, SmArch};
+
+/// The GPU that the simulator stands for where none is named.
+const SIMULATED: &str = "H200";
+
+/// What `--device` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum DeviceSpec {
+    /// A GPU if there is one, else the simulator.
+    Auto,
+    /// The simulator, for the GPU named.
+    Sim(String),
+    /// GPUs of this machine; an empty list is all of them.
+    Cuda(Vec<u32>),
+    /// A table of earlier measurements.
+    Recorded(PathBuf),
+}
+
+impl DeviceSpec {
+    pub(super) fn parse(text: &str) -> anyhow::Result<Self> {
+        let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+        Ok(match (kind, rest) {
+            ("auto", "") => Self::Auto,
+            ("sim", "") => Self::Sim(SIMULATED.to_owned()),
+            ("sim", gpu) => Self::Sim(gpu.to_owned()),
+            ("cuda", "all") => Self::Cuda(Vec::new()),
+            ("cuda", "") => Self::Cuda(vec![0]),
+            ("cuda", ordinals) => Self::Cuda(
+                ordinals
+                    .split(',')
+                    .map(|ordinal| {
+                        ordinal.parse().with_context(|| {
+                            format!("--device {text}: `{ordinal}` is no GPU number; write cuda:0")
+                        })
+                    })
+                    .collect::<anyhow::Result<_>>()?,
+            ),
+            ("recorded", file) if !file.is_empty() => Self::Recorded(file.into()),
+            _ => bail!(
+                "--device {text}: no such device; there are auto, sim, sim:GPU, cuda:N and recorded:FILE"
+            ),
+        })
+    }
+}
+
+/// A judge, ready.
+pub(super) struct Judge {
+    /// The task's name.
+    pub(super) name: String,
+    /// What is computed; a table recorded elsewhere has none.
+    pub(super) task: Option<Arc<Task>>,
+    /// A hash over what is computed or the table.
+    pub(super) digest: Digest,
+    /// Who judges.
+    pub(super) evaluator: Box<dyn Evaluator>,
+    /// The word beside its times: `measured`, `estimated`, `recorded`.
+    pub(super) times: &'static str,
+    /// The sources there are, by label, the seed first.
+    pub(super) sources: Vec<(String, Arc<str>)>,
+    /// `sim:H200`, `cuda:0`, `recorded:FILE`: says exactly what to open again.
+    pub(super) device: String,
+    /// The GPU, where it is known.
+    pub(super) gpu: Option<Gpu>,
+    /// The GPU's name for people.
+    pub(super) gpu_name: String,
+    /// What kernels are assembled for.
+    pub(super) arch: SmArch,
+    /// ptxas's version.
+    pub(super) assembler: Option<String>,
+    /// What speedups are over.
+    pub(super) baseline: Option<BaselineTime>,
+}
+
+/// What a judge is opened with.
+pub(super) struct Wanted<'a> {
+    pub(super) task: &'a str,
+    pub(super) judge: &'a JudgeArgs,
+    pub(super) seed: u64,
+    /// The seed's time from an earlier session; else the seed is judged first.
+    pub(super) baseline: Option<BaselineTime>,
+}
+
+pub(super) fn open(wanted: Wanted<'_>, global: &Global) -> anyhow::Result<Judge> {
+    let spec = DeviceSpec::parse(&wanted.judge.device)?;
+    if let DeviceSpec::Recorded(file) = &spec {
+        return open_table(wanted.task, file, global);
+    }
+    let task = Arc::new(Catalogue::open(global.tasks.as_deref())?.task(wanted.task)?);
+    let (device, label, simulated) = open_device(&spec)?;
+    let gpu = device.gpu().clone();
+    let arch = wanted.judge.arch.unwrap_or(gpu.arch);
+    if !arch.runs_on(gpu.arch) {
+        bail!(
+            "--arch {arch}: its code does not run on {} ({})",
+            gpu.name,
+            gpu.arch
+        );
+    }
+    let ptxas = find_ptxas(global)?;
+    let version = ptxas.version.clone();
+    let pipeline = Pipeline::new(evaluate::Settings {
+        task: Arc::clone(&task),
+        device,
+        assembler: evaluate::ptxas::Assembler::new(ptxas),
+        ptxas_options: Vec::new(),
+        arch,
+        verify_seed: wanted.seed,
+        repeats: 1,
+        deterministic: simulated,
+    })?;
+    let baseline = match wanted.baseline {
+        Some(baseline) => {
+            pipeline.set_seed_time(baseline.time);
+            Some(baseline)
+        }
+        None => seed_time(&pipeline)?.map(|time| BaselineTime {
+            name: "seed".into(),
+            time,
+        }),
+    };
+    Ok(Judge {
+        name: task.name.clone(),
+        digest: task.digest,
+        sources: sources(&task),
+        task: Some(task),
+        evaluator: Box::new(Cached::new(pipeline)),
+        times: if simulated { "estimated" } else { "measured" },
+        device: label,
+        gpu_name: gpu.name.clone(),
+        gpu: Some(gpu),
+        arch,
+        assembler: Some(format!("ptxas {version}")),
+        baseline,
+    })
+}
+
+/// The time of the task's seed; a seed that fails its own task is told at once.
+fn seed_time(pipeline: &Pipeline) -> anyhow::Result<Option<Nanos>> {
+    let evaluation = pipeline.judge_seed()?;
+    match evaluation.verdict.measurement() {
+        Some(measurement) => Ok(Some(measurement.time.nanos())),
+        None => {
+            let reason = evaluation.verdict.reason().unwrap_or_default();
+            note(&format!(
+                "the task's own seed is {}: {reason}; speedups will be over nothing",
+                evaluation.verdict.stage()
+            ));
+            Ok(None)
+        }
+    }
+}
+
+pub(super) fn find_ptxas(global: &Global) -> anyhow::Result<toolchain::Ptxas> {
+    let network = if global.offline {
+        Network::Forbidden
+    } else {
+        Network::Allowed
+    };
+    let places = Places::from_environment(global.ptxas.clone());
+    Ok(toolchain::ptxas(&places, network, &note)?)
+}
+
+/// The device, what to call it, and whether it is the simulator.
+fn open_device(spec: &DeviceSpec) -> anyhow::Result<(Arc<dyn Device>, String, bool)> {
+    let simulated = |name: &str| -> anyhow::Result<(Arc<dyn Device>, String, bool)> {
+        Ok((
+            Arc::new(SimDevice::new(Gpu::named(name)?)),
+            format!("sim:{name}"),
+            true,
+        ))
+    };
+    match spec {
+        DeviceSpec::Sim(name) => simulated(name),
+        DeviceSpec::Cuda(ordinals) => {
+            let command = WorkerCommand::current()?;
+            let pool = CudaPool::open(ordinals, &command, &cuda::Options::default())?;
+            let listed: Vec<String> = ordinals.iter().map(ToString::to_string).collect();
+            let label = if listed.is_empty() {
+                "all".to_owned()
+            } else {
+                listed.join(",")
+            };
+            Ok((Arc::new(pool), format!("cuda:{label}"), false))
+        }
+        DeviceSpec::Auto if cuda::driver_present() => open_device(&DeviceSpec::Cuda(vec![0])),
+        DeviceSpec::Auto => simulated(SIMULATED),
+        DeviceSpec::Recorded(_) => unreachable!("tables are opened without a device"),
+    }
+}
+
+/// A table of measurements: a run folder of our own, or the file of another tuner.
+fn open_table(task: &str, path: &Path, global: &Global) -> anyhow::Result<Judge> {
+    if path.is_dir() {
+        return open_trace(task, path, global);
+    }
+    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let table = recorded::read(&bytes).with_context(|| path.display().to_string())?;
+    for warning in table.warnings() {
+        note(&format!("{}: {warning}", path.display()));
+    }
+    let source = table.source_text(&[]);
+    Ok(Judge {
+        name: task.to_owned(),
+        task: None,
+        digest: Digest::of(&bytes),
+        sources: vec![("table".to_owned(), source.into())],
+        gpu_name: "the GPU of the table".to_owned(),
+        device: format!("recorded:{}", path.display()),
+        evaluator: Box::new(Recorded::new(table)),
+        times: "recorded",
+        gpu: None,
+        arch: SmArch::SM_90A,
+        assembler: None,
+        baseline: None,
+    })
+}
+
+fn open_trace(task: &str, path: &Path, global: &Global) -> anyhow::Result<Judge> {
+    let run = StoredRun::open(path)?;
+    let config = &run.config;
+    if config.task != task {
+        bail!(
+            "the run in {} is of task {}, not {task}",
+            path.display(),
+            config.task
+        );
+    }
+    let mut fold = Fold::new(config, &run.objects)?;
+    let mut verdicts = Vec::new();
+    for line in &run.lines {
+        if let Event::Evaluated {
+            node,
+            setting,
+            evaluation,
+            ..
+        } = &line.event
+        {
+            let source = fold
+                .search
+                .source(*node)
+                .context("the log names a node before it exists")?;
+            verdicts.push((source.digest(), setting.clone(), evaluation.verdict.clone()));
+        }
+        fold.replay(line, &run.objects)?;
+    }
+    let task = Arc::new(Catalogue::open(global.tasks.as_deref())?.task(task)?);
+    let sources = config
+        .roots
+        .iter()
+        .map(|root| Ok((root.label.clone(), run.objects.text(root.source)?.into())))
+        .collect::<anyhow::Result<_>>()?;
+    Ok(Judge {
+        name: config.task.clone(),
+        digest: config.task_digest,
+        sources,
+        gpu_name: config.gpu.clone(),
+        device: format!("recorded:{}", path.display()),
+        evaluator: Box::new(Trace::new(verdicts)),
+        times: "recorded",
+        gpu: None,
+        arch: config.arch,
+        assembler: config.assembler.clone(),
+        baseline: config.baseline.clone(),
+        task: Some(task),
+    })
+}
+
+/// The seed, then every space, by label.
+fn sources(task: &Task) -> Vec<(String, Arc<str>)> {
+    let seed = ("seed".to_owned(), Arc::clone(&task.seed));
+    let spaces = task
+        .spaces
+        .iter()
+        .map(|space| (format!("space {}", space.name), Arc::clone(&space.text)));
+    std::iter::once(seed).chain(spaces).collect()
+}

@@ -1,0 +1,207 @@
+//! `search`: from a task to a faster kernel, in a new run folder.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+
+use super::judge::{self, Judge, Wanted};
+use super::session::{self, Session};
+use super::{Exit, note};
+use crate::cli::{Global, LimitArgs, SearchArgs};
+use crate::propose::ProposerKind;
+use crate::search::{Plateau, SearchParams, StopRules};
+use crate::store::{FORMAT, ModelConfig, RootConfig, RunConfig, RunWriter};
+use crate::units::{Digest, Nanos};
+
+/// Kernels judged where neither a budget nor a time is given.
+const DEFAULT_BUDGET: u32 = 120;
+
+/// What counts as progress for `--plateau`: half a percent, about the noise of a good measurement.
+const PLATEAU_IMPROVEMENT: f64 = 0.005;
+
+pub(super) fn run(args: SearchArgs, global: &Global) -> anyhow::Result<Exit> {
+    let interrupt = super::on_interrupt()?;
+    let judge = judge::open(
+        Wanted {
+            task: &args.task,
+            judge: &args.judge,
+            seed: args.seed,
+            baseline: None,
+        },
+        global,
+    )?;
+    let sources = wanted(&judge, &args.space)?;
+    let stop = stop_rules(
+        &args.limits,
+        judge.baseline.as_ref().map(|baseline| baseline.time),
+    )?;
+    let proposers = proposers(&args, &judge)?;
+    let model = proposers
+        .contains(&ProposerKind::Model)
+        .then(|| ModelConfig {
+            name: args.model.model.clone().unwrap_or_default(),
+            base_url: args.model.base_url.clone(),
+            max_calls: args.model.max_calls,
+            max_tokens: args.model.max_tokens,
+        });
+    let folder = match &args.out {
+        Some(folder) => folder.clone(),
+        None => next_folder(&args.task)?,
+    };
+    let config = config(&judge, args.seed, global, &sources, proposers, model, stop);
+    let run = RunWriter::create(&folder, config)?;
+    for (_, text) in &sources {
+        run.objects.put(text.as_bytes())?;
+    }
+    let kind = judge.times;
+    note(&format!(
+        "searching {} on {} ({}): times are {kind}; run in {}",
+        args.task,
+        judge.gpu_name,
+        judge.device,
+        folder.display()
+    ));
+    let jobs = session::jobs(args.judge.jobs);
+    Session {
+        judge,
+        run,
+        past: Vec::new(),
+        jobs,
+        global,
+    }
+    .drive(&interrupt)
+}
+
+/// What a run is made from: used by `search` and, for each series, by `compare`.
+pub(super) fn config(
+    judge: &Judge,
+    seed: u64,
+    global: &Global,
+    sources: &[(String, Arc<str>)],
+    proposers: Vec<ProposerKind>,
+    model: Option<ModelConfig>,
+    stop: StopRules,
+) -> RunConfig {
+    RunConfig {
+        format: FORMAT,
+        warptree: env!("CARGO_PKG_VERSION").to_owned(),
+        task: judge.name.clone(),
+        task_digest: judge.digest,
+        tasks_dir: global.tasks.clone(),
+        device: judge.device.clone(),
+        gpu: judge.gpu_name.clone(),
+        arch: judge.arch,
+        assembler: judge.assembler.clone(),
+        proposers,
+        model,
+        seed,
+        baseline: judge.baseline.clone(),
+        search: SearchParams {
+            stop,
+            ..SearchParams::default()
+        },
+        roots: sources
+            .iter()
+            .map(|(label, text)| RootConfig {
+                label: label.clone(),
+                source: Digest::of(text.as_bytes()),
+            })
+            .collect(),
+    }
+}
+
+/// The seed and the spaces wanted (all where none is named), by label.
+fn wanted(judge: &Judge, spaces: &[String]) -> anyhow::Result<Vec<(String, Arc<str>)>> {
+    let labels: Vec<String> = spaces
+        .iter()
+        .map(|space| format!("space {space}"))
+        .collect();
+    for (space, label) in spaces.iter().zip(&labels) {
+        if !judge.sources.iter().any(|(known, _)| known == label) {
+            let known: Vec<_> = judge
+                .sources
+                .iter()
+                .filter_map(|(label, _)| label.strip_prefix("space "))
+                .collect();
+            let known = if known.is_empty() {
+                "none".to_owned()
+            } else {
+                known.join(", ")
+            };
+            bail!(
+                "--space {space}: {} has no such space; it has {known}",
+                judge.name
+            );
+        }
+    }
+    let chosen = |label: &String| labels.is_empty() || label == "seed" || labels.contains(label);
+    Ok(judge
+        .sources
+        .iter()
+        .filter(|(label, _)| chosen(label))
+        .cloned()
+        .collect())
+}
+
+/// What ends a run. `baseline` turns a wanted speedup into a wanted time.
+pub(super) fn stop_rules(limits: &LimitArgs, baseline: Option<Nanos>) -> anyhow::Result<StopRules> {
+    let evaluations = match (limits.budget, limits.time) {
+        (Some(budget), _) => Some(u32::try_from(budget).context("--budget is too large")?),
+        (None, Some(_)) => None,
+        (None, None) => Some(DEFAULT_BUDGET),
+    };
+    let target = match (limits.target_speedup, baseline) {
+        (None, _) => None,
+        (Some(ratio), Some(time)) => Nanos::new(time.get() / ratio),
+        (Some(_), None) => bail!("--target-speedup needs a baseline's time, and none was measured"),
+    };
+    let plateau = limits
+        .plateau
+        .map(|evaluations| {
+            let evaluations = u32::try_from(evaluations).context("--plateau is too large")?;
+            anyhow::Ok(Plateau {
+                evaluations,
+                improvement: PLATEAU_IMPROVEMENT,
+            })
+        })
+        .transpose()?;
+    Ok(StopRules {
+        evaluations,
+        time: limits.time,
+        plateau,
+        target,
+    })
+}
+
+fn proposers(args: &SearchArgs, judge: &Judge) -> anyhow::Result<Vec<ProposerKind>> {
+    let model = args.model.model.is_some();
+    let proposers = match &args.proposers {
+        Some(given) => given.clone(),
+        None if judge.task.is_none() => vec![ProposerKind::Knobs],
+        None if model => vec![
+            ProposerKind::Knobs,
+            ProposerKind::Rewrites,
+            ProposerKind::Model,
+        ],
+        None => vec![ProposerKind::Knobs, ProposerKind::Rewrites],
+    };
+    if proposers.contains(&ProposerKind::Model) && !model {
+        bail!("the proposer `model` needs --model NAME");
+    }
+    if model && !proposers.contains(&ProposerKind::Model) {
+        bail!("--model is given, but --proposers leaves the model out");
+    }
+    if !proposers.contains(&ProposerKind::Knobs) {
+        bail!("--proposers needs `knobs`: they give every source its settings");
+    }
+    Ok(proposers)
+}
+
+/// `runs/TASK-N` with the first free N.
+fn next_folder(task: &str) -> anyhow::Result<PathBuf> {
+    (1..100_000)
+        .map(|number| Path::new("runs").join(format!("{task}-{number}")))
+        .find(|folder| !folder.exists())
+        .context("runs/ is full; name a folder with --out")
+}

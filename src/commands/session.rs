@@ -1,0 +1,134 @@
+//! Drives a run from where it stands to its end, shows it, and says what came of it. `search` and `resume`
+//! differ only in how they come here.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+use anyhow::Context as _;
+
+use super::judge::Judge;
+use super::{Exit, answer, note};
+use crate::cli::Global;
+use crate::driver::{Ended, Rig, drive};
+use crate::llm::{self, Budget, Limits, OpenOptions};
+use crate::propose::{AskOptions, ModelProposer, Proposer, ProposerKind, Rewrites};
+use crate::report::{Format, Progress, Story};
+use crate::search::Expander;
+use crate::store::{Line, ModelConfig, RunWriter, StoredRun};
+
+/// A run about to go on.
+pub(super) struct Session<'a> {
+    pub(super) judge: Judge,
+    pub(super) run: RunWriter,
+    pub(super) past: Vec<Line>,
+    pub(super) jobs: usize,
+    pub(super) global: &'a Global,
+}
+
+impl Session<'_> {
+    pub(super) fn drive(self, interrupt: &AtomicBool) -> anyhow::Result<Exit> {
+        let Self {
+            judge,
+            mut run,
+            past,
+            jobs,
+            global,
+        } = self;
+        let config = run.config.clone();
+        let rewrites = Rewrites;
+        let model = config
+            .model
+            .as_ref()
+            .map(|model| open_model(model, &judge, Some(run.folder.join("exchanges.jsonl"))))
+            .transpose()?;
+        let mut proposers: Vec<(Expander, &dyn Proposer)> = Vec::new();
+        for proposer in &config.proposers {
+            match proposer {
+                ProposerKind::Knobs => {}
+                ProposerKind::Rewrites => proposers.push((Expander::Rewrites, &rewrites)),
+                ProposerKind::Model => {
+                    let model = model.as_ref().context("run.toml names no model")?;
+                    proposers.push((Expander::Model, model));
+                }
+            }
+        }
+        let deterministic = judge.evaluator.deterministic()
+            && config
+                .model
+                .as_ref()
+                .is_none_or(|model| llm::deterministic(&model.name));
+        let rig = Rig {
+            evaluator: &*judge.evaluator,
+            proposers,
+            task: judge.task.as_deref(),
+            jobs,
+            deterministic,
+        };
+        let format = if global.json {
+            Format::Json
+        } else {
+            Format::Text
+        };
+        let baseline = config
+            .baseline
+            .clone()
+            .map(|baseline| (baseline.name, baseline.time));
+        let budget = config.search.stop.evaluations.map(u64::from);
+        let mut progress = Progress::new(format, budget, baseline);
+        let ended = drive(&rig, &mut run, &past, interrupt, &mut progress);
+        progress.finish();
+        let ended = ended?;
+        let folder = run.folder.clone();
+        drop(run);
+        let story = Story::read(&StoredRun::open(&folder)?, 3)?;
+        answer(global.json, story.brief(&folder), &story)?;
+        Ok(match (ended, &story.winner) {
+            (Ended::Interrupted, _) => {
+                note(&format!(
+                    "stopped; `warptree resume {}` goes on",
+                    folder.display()
+                ));
+                Exit::Interrupted
+            }
+            (Ended::Stopped(_), Some(_)) => Exit::Success,
+            (Ended::Stopped(_), None) => Exit::No,
+        })
+    }
+}
+
+/// A model's proposer; its exchanges go to `record`.
+pub(super) fn open_model(
+    model: &ModelConfig,
+    judge: &Judge,
+    record: Option<std::path::PathBuf>,
+) -> anyhow::Result<ModelProposer> {
+    let limits = Limits {
+        calls: model.max_calls,
+        tokens: model.max_tokens,
+    };
+    let options = OpenOptions {
+        record,
+        budget: Arc::new(Budget::new(limits)),
+        key: llm::key_from_environment(),
+        ..OpenOptions::default()
+    };
+    let chat = llm::open(&model.name, model.base_url.as_deref(), &options)?;
+    let gpu = judge
+        .gpu
+        .clone()
+        .context("a model needs a task with PTX; a table has none")?;
+    Ok(ModelProposer::new(
+        Arc::from(chat),
+        gpu,
+        AskOptions::default(),
+    )?)
+}
+
+/// How many threads: as asked, else one a core.
+pub(super) fn jobs(wanted: Option<usize>) -> usize {
+    wanted
+        .or_else(|| thread::available_parallelism().ok().map(usize::from))
+        .unwrap_or(1)
+        .max(1)
+}

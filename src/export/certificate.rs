@@ -1,0 +1,95 @@
+//! The certificate: what was judged, by whom, with which outcome, and what nobody checked.
+
+use serde::{Deserialize, Serialize};
+
+use crate::report::{Story, Winner};
+use crate::source::Setting;
+use crate::store::{BaselineTime, StoredKernel};
+use crate::units::{Digest, SmArch};
+use crate::verdict::{Diagnosis, Diagnostic, Resources, Score, Time};
+
+/// Version of the certificate's form.
+const FORMAT: u32 = 1;
+
+/// `certificate.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Certificate {
+    /// Version of this form.
+    pub format: u32,
+    /// Version of the program that judged.
+    pub warptree: String,
+    /// The task and the hash over its files.
+    pub task: String,
+    /// See `task`.
+    pub task_digest: Digest,
+    /// What judged: `sim:H200`, `cuda:0`.
+    pub device: String,
+    /// The GPU that is or stands for.
+    pub gpu: String,
+    /// What the cubin runs on.
+    pub arch: SmArch,
+    /// What assembled it.
+    pub assembler: Option<String>,
+    /// The candidate's id: a hash of its canonical PTX and launches.
+    pub candidate: Option<Digest>,
+    /// BLAKE3 of `kernel.ptx`.
+    pub ptx: Digest,
+    /// BLAKE3 of `kernel.cubin`.
+    pub cubin: Digest,
+    /// BLAKE3 of `source.ptx`.
+    pub source: Digest,
+    /// The knobs it was rendered with.
+    pub setting: Setting,
+    /// What ptxas said.
+    pub resources: Vec<Resources>,
+    /// One call's time, and whether it was measured or estimated.
+    pub time: Time,
+    /// What speedups are over.
+    pub baseline: Option<BaselineTime>,
+    /// Correct, target instructions, speedup, audit.
+    pub score: Score,
+    /// Checks that were done.
+    pub checked: Vec<String>,
+    /// Checks that were not done.
+    pub not_checked: Vec<String>,
+    /// Advisories that did not reject it.
+    pub warnings: Vec<Diagnostic>,
+    /// What limits it.
+    pub diagnosis: Option<Diagnosis>,
+    /// How it was found: the search's seed and how many kernels were judged.
+    pub seed: u64,
+    /// See `seed`.
+    pub evaluations: u64,
+}
+
+impl Certificate {
+    pub(super) fn new(story: &Story, winner: &Winner, kernel: StoredKernel) -> Self {
+        let config = &story.config;
+        let measurement = &winner.measurement;
+        Self {
+            format: FORMAT,
+            warptree: config.warptree.clone(),
+            task: config.task.clone(),
+            task_digest: config.task_digest,
+            device: config.device.clone(),
+            gpu: config.gpu.clone(),
+            arch: config.arch,
+            assembler: config.assembler.clone(),
+            candidate: winner.candidate,
+            ptx: kernel.ptx,
+            cubin: kernel.cubin,
+            source: winner.source,
+            setting: winner.setting.clone(),
+            resources: measurement.resources.clone(),
+            time: measurement.time.clone(),
+            baseline: config.baseline.clone(),
+            score: measurement.score.clone(),
+            checked: measurement.checked.clone(),
+            not_checked: measurement.not_checked.clone(),
+            warnings: measurement.warnings.clone(),
+            diagnosis: measurement.diagnosis.clone(),
+            seed: config.seed,
+            evaluations: story.evaluations,
+        }
+    }
+}
