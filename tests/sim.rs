@@ -2,9 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+#[path = "sim/counts.rs"]
+mod counts;
+#[path = "sim/estimates.rs"]
+mod estimates;
 #[path = "sim/harness.rs"]
 mod harness;
 #[path = "sim/hazards.rs"]
 mod hazards;
 #[path = "sim/instructions.rs"]
 mod instructions;
+#[path = "sim/kernels.rs"]
+mod kernels;

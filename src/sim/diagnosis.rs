@@ -293,7 +293,7 @@ fn atomics(work: &Work<'_>, estimate: &Estimate) -> Option<Evidence> {
 
 fn occupancy_note(estimate: &Estimate) -> Option<Evidence> {
     let resident = &estimate.resident;
-    (estimate.tail > 1.2).then(|| Evidence {
+    (estimate.tail > 1.2 && resident.limiter != "grid").then(|| Evidence {
         text: format!(
             "the last wave is mostly empty: {:.0} % of the time is tail",
             (1.0 - 1.0 / estimate.tail) * 100.0

@@ -1,7 +1,7 @@
 //! Runs small kernels on the simulator.
 
 use warptree::ptx::parse;
-use warptree::sim::{self, Initial, Launch, Options, Outcome};
+use warptree::sim::{self, Initial, Launch, Options, Outcome, Program};
 
 /// A buffer of a run.
 pub struct Arg {
@@ -31,6 +31,7 @@ pub fn output(bytes: u64) -> Arg {
 pub struct Run {
     pub outcome: Outcome,
     pub buffers: Vec<Vec<u8>>,
+    pub program: Program,
 }
 
 pub struct Shape {
@@ -58,19 +59,21 @@ pub fn options() -> Options {
     }
 }
 
+/// Runs the kernel `k` with the usual options.
 pub fn run(ptx: &str, shape: &Shape, args: Vec<Arg>, scalars: &[u32]) -> Run {
-    run_with(ptx, shape, args, scalars, &options())
+    run_entry(ptx, "k", shape, args, scalars, &options())
 }
 
-pub fn run_with(
+pub fn run_entry(
     ptx: &str,
+    entry: &str,
     shape: &Shape,
     args: Vec<Arg>,
     scalars: &[u32],
     options: &Options,
 ) -> Run {
     let module = parse(ptx).unwrap();
-    let program = sim::decode(&module, "k").unwrap_or_else(|findings| panic!("{findings:#?}"));
+    let program = sim::decode(&module, entry).unwrap_or_else(|findings| panic!("{findings:#?}"));
     let mut memory = sim::memory(&program);
     let mut params = vec![0; program.param_bytes() as usize];
     let mut bases = Vec::new();
@@ -95,7 +98,11 @@ pub fn run_with(
         .into_iter()
         .map(|base| memory.contents(base).unwrap())
         .collect();
-    Run { outcome, buffers }
+    Run {
+        outcome,
+        buffers,
+        program,
+    }
 }
 
 impl Run {
@@ -114,6 +121,15 @@ impl Run {
         self.buffers[buffer]
             .chunks_exact(4)
             .map(|b| f32::from_le_bytes(b.try_into().unwrap()))
+            .collect()
+    }
+}
+
+impl Run {
+    pub fn u32s(&self, buffer: usize) -> Vec<u32> {
+        let words = self.buffers[buffer].chunks_exact(4);
+        words
+            .map(|b| u32::from_le_bytes(b.try_into().unwrap()))
             .collect()
     }
 }

@@ -1,7 +1,7 @@
 //! Races, faults and hangs: found where they are, never found where they are not.
 
 use super::harness::*;
-use warptree::sim::{FindingKind, Stop};
+use warptree::sim::{FindingKind, Initial, Stop};
 
 const HEAD: &str = ".version 8.0\n.target sm_80\n.address_size 64\n";
 
@@ -90,4 +90,187 @@ fn an_endless_loop_runs_out_of_budget() {
         panic!("{:?}", run.outcome.stop)
     };
     assert_eq!(findings[0].line, line_of(&ptx, "bra"));
+}
+
+/// One thread does something to one 64-byte buffer at `%rd1`.
+fn one_access(access: &str) -> String {
+    format!(
+        "{HEAD}.visible .entry k(.param .u64 p)
+{{
+    .reg .b64 %rd<4>;
+    .reg .b32 %r<4>;
+    .reg .f32 %f<4>;
+    .local .align 4 .b8 stack[16];
+    .shared .align 4 .b8 tile[16];
+    mov.u32 %r0, 0;
+    mov.f32 %f0, 0f00000000;
+    ld.param.u64 %rd1, [p];
+    {access}
+    ret;
+}}
+"
+    )
+}
+
+fn faults(access: &str, writable: bool) -> Option<FindingKind> {
+    let ptx = one_access(access);
+    let arg = Arg {
+        bytes: 64,
+        writable,
+        initial: Initial::Zero,
+    };
+    let run = run(&ptx, &shape(1, 1), vec![arg], &[]);
+    match run.outcome.stop {
+        None => None,
+        Some(Stop::Fault(finding)) => {
+            assert_eq!(finding.line, line_of(&ptx, access), "{finding:?}");
+            Some(finding.kind)
+        }
+        Some(Stop::Hung(findings)) => panic!("{findings:?}"),
+    }
+}
+
+#[test]
+fn bad_addresses_fault_at_their_line() {
+    use FindingKind::{Misaligned, OutOfBounds, ReadOnlyWrite};
+    for (access, writable, kind) in [
+        ("ld.global.f32 %f1, [%rd1+60];", false, None),
+        ("ld.global.f32 %f1, [%rd1+64];", false, Some(OutOfBounds)),
+        ("ld.global.f32 %f1, [%rd1-4];", false, Some(OutOfBounds)),
+        ("ld.global.f32 %f1, [%rd1+2];", false, Some(Misaligned)),
+        (
+            "ld.global.v4.f32 {%f0, %f1, %f2, %f3}, [%rd1+8];",
+            false,
+            Some(Misaligned),
+        ),
+        ("ld.f32 %f1, [%rd1+4096];", false, Some(OutOfBounds)),
+        ("st.global.f32 [%rd1], %f0;", true, None),
+        ("st.global.f32 [%rd1], %f0;", false, Some(ReadOnlyWrite)),
+        (
+            "atom.global.add.u32 %r1, [%rd1], 1;",
+            false,
+            Some(ReadOnlyWrite),
+        ),
+        ("st.shared.f32 [tile+16], %f0;", true, Some(OutOfBounds)),
+        ("st.shared.f32 [tile+2], %f0;", true, Some(Misaligned)),
+        ("ld.shared.f32 %f1, [%r0];", true, Some(OutOfBounds)),
+        ("st.local.f32 [stack+16], %f0;", true, Some(OutOfBounds)),
+        ("ld.param.u64 %rd2, [p+8];", true, Some(OutOfBounds)),
+        ("trap;", true, Some(FindingKind::Trap)),
+    ] {
+        assert_eq!(faults(access, writable), kind, "{access}");
+    }
+}
+
+#[test]
+fn reads_of_unwritten_memory_are_found() {
+    for access in [
+        "ld.global.f32 %f1, [%rd1+4];",
+        "ld.shared.f32 %f1, [tile+4];",
+        "ld.local.f32 %f1, [stack+4];",
+    ] {
+        let ptx = one_access(access);
+        let first = run(&ptx, &shape(1, 1), vec![output(64)], &[]);
+        let finding = &first.outcome.findings[0];
+        assert_eq!(
+            (finding.kind, finding.line),
+            (FindingKind::UninitialisedRead, line_of(&ptx, access))
+        );
+        let written = format!(
+            "{}\n    {access}",
+            access
+                .replace("ld.", "st.")
+                .replace(access.split(' ').nth(1).unwrap(), "")
+                .replace(" , ", " ")
+                .replace("];", "], %f0;")
+                .replace("f32  [", "f32 [")
+        );
+        let ptx = one_access(&written);
+        run(&ptx, &shape(1, 1), vec![output(64)], &[]).clean();
+    }
+}
+
+#[test]
+fn blocks_that_overwrite_each_other_are_found() {
+    let ptx = format!(
+        "{HEAD}.visible .entry k(.param .u64 p)
+{{
+    .reg .b64 %rd<2>;
+    .reg .b32 %r<2>;
+    ld.param.u64 %rd1, [p];
+    mov.u32 %r1, %ctaid.x;
+    VALUE
+    st.global.u32 [%rd1], %r1;
+    ret;
+}}
+"
+    );
+    let different = ptx.replace("VALUE", "");
+    let run_one = run(&different, &shape(3, 1), vec![output(4)], &[]);
+    let finding = &run_one.outcome.findings[0];
+    let store = line_of(&different, "st.global");
+    assert_eq!(
+        (finding.kind, finding.line, finding.other_line),
+        (FindingKind::ConflictingWrites, store, store)
+    );
+    let same = ptx.replace("VALUE", "mov.u32 %r1, 7;");
+    run(&same, &shape(3, 1), vec![output(4)], &[]).clean();
+}
+
+fn barriers(body: &str) -> Run {
+    let ptx = format!(
+        "{HEAD}.visible .entry k()
+{{
+    .reg .pred %p<3>;
+    .reg .b32 %r<3>;
+    mov.u32 %r1, %tid.x;
+    shr.u32 %r2, %r1, 5;
+    setp.lt.u32 %p1, %r1, 16;
+    setp.eq.u32 %p2, %r2, 0;
+{body}
+    ret;
+}}
+"
+    );
+    run(&ptx, &shape(1, 96), vec![], &[])
+}
+
+#[test]
+fn barriers_that_part_of_a_warp_reaches_are_found() {
+    let run = barriers("    @%p1 bra $skip;\n    bar.sync 0;\n$skip:");
+    assert!(
+        run.outcome
+            .findings
+            .iter()
+            .any(|f| f.kind == FindingKind::DivergentBarrier)
+    );
+    barriers("    @%p2 exit;\n    bar.sync 0;").clean();
+    barriers("    @%p2 bra $skip;\n    bar.sync 1, 64;\n$skip:\n    bar.sync 0;").clean();
+    barriers("    @%p2 bra $give;\n    bar.sync 2, 96;\n    bra.uni $end;\n$give:\n    bar.arrive 2, 96;\n$end:").clean();
+}
+
+#[test]
+fn barriers_that_nobody_completes_are_deadlocks() {
+    let run = barriers("    @%p2 bra $skip;\n    bar.sync 1, 96;\n$skip:\n    bar.sync 0;");
+    let Some(Stop::Hung(findings)) = &run.outcome.stop else {
+        panic!("{:?}", run.outcome.stop)
+    };
+    assert_eq!(findings.len(), 2);
+    assert!(
+        findings[0]
+            .message
+            .contains("barrier 1, which wants 96 threads"),
+        "{findings:?}"
+    );
+}
+
+#[test]
+fn what_is_not_known_is_said_with_its_line() {
+    let ptx = one_access("wgmma.fence.sync.aligned;");
+    let findings = warptree::sim::decode(&warptree::ptx::parse(&ptx).unwrap(), "k").unwrap_err();
+    assert_eq!(findings[0].line, line_of(&ptx, "wgmma"));
+    assert!(
+        findings[0].message.contains("`wgmma.fence.sync.aligned`"),
+        "{findings:?}"
+    );
 }

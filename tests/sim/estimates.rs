@@ -1,0 +1,192 @@
+//! The cost model orders what is known to be ordered, and by about as much. Times are estimates: the bands
+//! are wide, and the facts behind them were measured on an H200.
+
+use std::sync::Arc;
+
+use super::kernels::kernels;
+use warptree::device::{Buffer, Contents, Device, Gpu, Job, SimDevice, Timing};
+use warptree::ptx::parse;
+use warptree::source::{Argument, DType, Launch, LaunchPlan};
+use warptree::units::Bytes;
+use warptree::verdict::{Bottleneck, Diagnosis};
+
+fn ones() -> Contents {
+    Contents::Generated(Arc::new(|_, out: &mut [u8]| {
+        for word in out.chunks_exact_mut(4) {
+            word.copy_from_slice(&1f32.to_le_bytes());
+        }
+    }))
+}
+
+struct Timed {
+    seconds: f64,
+    diagnosis: Diagnosis,
+}
+
+fn time(
+    entry: &str,
+    grid: [u32; 3],
+    block: [u32; 3],
+    buffers: &[(u64, bool)],
+    scalars: &[i64],
+    registers: u32,
+) -> Timed {
+    let module = parse(&kernels()).unwrap();
+    let buffers: Vec<Buffer> = buffers
+        .iter()
+        .enumerate()
+        .map(|(index, &(bytes, writable))| Buffer {
+            name: format!("b{index}"),
+            dtype: DType::F32,
+            bytes: Bytes(bytes),
+            writable,
+            contents: if writable {
+                Contents::Fill(0xff)
+            } else {
+                ones()
+            },
+        })
+        .collect();
+    let args = buffers
+        .iter()
+        .map(|b| Argument::Buffer(b.name.clone()))
+        .chain(scalars.iter().map(|s| Argument::Int(*s)))
+        .collect();
+    let launch = Launch {
+        entry: entry.into(),
+        grid,
+        block,
+        smem: Bytes(0),
+        cluster: [1; 3],
+        args,
+    };
+    let plan = LaunchPlan {
+        launches: vec![launch],
+        workspaces: vec![],
+        tensor_maps: vec![],
+    };
+    let registers = [(entry.to_owned(), registers)];
+    let job = Job {
+        module: &module,
+        cubin: None,
+        registers: &registers,
+        plan: &plan,
+        buffers: &buffers,
+    };
+    match SimDevice::new(Gpu::default()).time(&job).unwrap() {
+        Timing::Timed(timed) => {
+            assert_eq!(timed.time.label(), "estimated");
+            assert!(timed.floor.unwrap() <= timed.time.nanos());
+            println!(
+                "{entry} {grid:?} x {block:?}: {}; {:?}",
+                timed.time.nanos(),
+                timed.diagnosis
+            );
+            Timed {
+                seconds: timed.time.nanos().seconds(),
+                diagnosis: timed.diagnosis.unwrap(),
+            }
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn within(value: f64, low: f64, high: f64) {
+    assert!(
+        (low..=high).contains(&value),
+        "{value} is not in {low}..{high}"
+    );
+}
+
+#[test]
+fn sums_near_the_bandwidth() {
+    let n = 1i64 << 30;
+    let bytes = (n * 4) as u64;
+    let buffers = [(bytes, false), (4, true)];
+    let share = |t: &Timed| bytes as f64 / t.seconds / 4.917e12;
+    let scalar = time("reduce", [132 * 8, 1, 1], [256, 1, 1], &buffers, &[n], 24);
+    let vector = time(
+        "reduce_vector",
+        [132 * 8, 1, 1],
+        [256, 1, 1],
+        &buffers,
+        &[n / 4],
+        32,
+    );
+    within(share(&scalar), 0.55, 0.93);
+    within(share(&vector), 0.90, 0.96);
+    assert_eq!(vector.diagnosis.bottleneck, Bottleneck::MemoryBandwidth);
+    let few = time("reduce", [132, 1, 1], [128, 1, 1], &buffers, &[n], 24);
+    within(few.seconds / vector.seconds, 2.0, 30.0);
+    assert_eq!(scalar.diagnosis.bottleneck, Bottleneck::MemoryLatency);
+    assert_eq!(few.diagnosis.bottleneck, Bottleneck::Occupancy);
+}
+
+#[test]
+fn transpositions_by_tiles_beat_scattered_stores() {
+    let (rows, cols) = (16384i64, 8192i64);
+    let bytes = (rows * cols * 4) as u64;
+    let buffers = [(bytes, false), (bytes, true)];
+    let tiled = time(
+        "transpose",
+        [256, 512, 1],
+        [32, 8, 1],
+        &buffers,
+        &[rows, cols],
+        24,
+    );
+    let naive = time(
+        "transpose_naive",
+        [256, 2048, 1],
+        [32, 8, 1],
+        &buffers,
+        &[rows, cols],
+        16,
+    );
+    within(2.0 * bytes as f64 / tiled.seconds / 1e12, 3.4, 4.5);
+    within(naive.seconds / tiled.seconds, 3.5, 6.5);
+    assert_eq!(naive.diagnosis.bottleneck, Bottleneck::Uncoalesced);
+    assert!(
+        naive
+            .diagnosis
+            .evidence
+            .iter()
+            .any(|e| e.text.contains("sectors per request") && e.line.is_some())
+    );
+}
+
+#[test]
+fn products_by_register_tiles_beat_the_others() {
+    let n = 4096i64;
+    let bytes = (n * n * 4) as u64;
+    let buffers = [(bytes, false), (bytes, false), (bytes, true)];
+    let teraflops = |t: &Timed| 2.0 * (n * n * n) as f64 / t.seconds / 1e12;
+    let naive = time(
+        "sgemm_naive",
+        [256, 256, 1],
+        [16, 16, 1],
+        &buffers,
+        &[n],
+        32,
+    );
+    let tiled = time(
+        "sgemm_tiled",
+        [128, 128, 1],
+        [32, 32, 1],
+        &buffers,
+        &[n],
+        32,
+    );
+    let register = time(
+        "sgemm_register",
+        [32, 32, 1],
+        [256, 1, 1],
+        &buffers,
+        &[n],
+        128,
+    );
+    within(teraflops(&naive), 4.0, 9.0);
+    within(teraflops(&tiled), 7.0, 14.0);
+    within(teraflops(&register), 36.0, 46.5);
+}
