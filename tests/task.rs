@@ -1,6 +1,9 @@
 //! Tasks as their authors and users meet them: loading, pointing errors, inputs, references, proofs.
 #![expect(clippy::unwrap_used, reason = "helpers of tests may unwrap")]
 
+#[path = "task/judged.rs"]
+mod judged;
+
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;

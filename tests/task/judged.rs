@@ -1,0 +1,268 @@
+//! Seeds, spaces and mistakes on the simulator: what is honest passes, what is not is caught as it says.
+
+use std::sync::Arc;
+
+use rand::SeedableRng;
+use warptree::device::{Buffer, Contents, Device, Gpu, Job, SimDevice};
+use warptree::evaluate::verify::{Subject, Verified, Verifier};
+use warptree::expr::Value;
+use warptree::source::{Candidate, LaunchPlan, Point, Source};
+use warptree::task::{Catalogue, Poison, Problem, Purpose, Role, Task};
+use warptree::units::Bytes;
+use warptree::verdict::{Bottleneck, Verdict};
+
+/// Settings of each space that are judged; all 200 where `WARPTREE_SLOW=1`.
+fn sampled() -> usize {
+    if std::env::var_os("WARPTREE_SLOW").is_some() {
+        200
+    } else {
+        4
+    }
+}
+
+struct Judge {
+    task: Arc<Task>,
+    verifier: Verifier,
+    device: SimDevice,
+}
+
+impl Judge {
+    fn new(task: &str) -> Self {
+        let task = Arc::new(Catalogue::embedded().task(task).unwrap());
+        Self {
+            verifier: Verifier::new(Arc::clone(&task), 7, 1, None),
+            device: SimDevice::new(Gpu::named("H200").unwrap()),
+            task,
+        }
+    }
+
+    fn plan(&self, candidate: &Candidate, problem: &Problem) -> LaunchPlan {
+        let mut names = problem.names();
+        names.insert("sm_count".into(), Value::Int(132));
+        candidate.plan(&names).unwrap()
+    }
+
+    /// The verdict's beginning: `None` where everything that was run is right.
+    fn verify(&self, source: &Source, point: &Point) -> Option<Verdict> {
+        let candidate = source.render(point).unwrap();
+        let module = candidate.module.as_ref().unwrap();
+        let problems = self.problems();
+        let plans: Vec<LaunchPlan> = problems.iter().map(|p| self.plan(&candidate, p)).collect();
+        let subject = Subject {
+            module,
+            cubin: None,
+            registers: &[],
+            plans: &plans,
+            source_line: &|line| candidate.source_line(line),
+        };
+        match self.verifier.verify(&self.device, &subject).unwrap() {
+            Verified::Passed(_) => None,
+            Verified::Failed(verdict) => Some(*verdict),
+        }
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        let case = self.task.cases[0];
+        let problem = |size| Problem::new(&self.task, size, case, 7).unwrap();
+        self.task.sizes.iter().map(problem).collect()
+    }
+
+    /// What limits it at the timed size, and the lines that show it.
+    fn bottleneck(&self, source: &Source, point: &Point) -> (Bottleneck, Vec<u32>, f64) {
+        let candidate = source.render(point).unwrap();
+        let at = self
+            .task
+            .sizes
+            .iter()
+            .position(|s| s.purpose == Purpose::Bench)
+            .unwrap();
+        let problem = &self.problems()[at];
+        let plan = self.plan(&candidate, problem);
+        let buffers: Vec<Buffer> = problem
+            .buffers
+            .iter()
+            .map(|buffer| Buffer {
+                name: buffer.name.clone(),
+                dtype: buffer.dtype,
+                bytes: Bytes(buffer.bytes.0),
+                writable: buffer.role == Role::Output,
+                contents: match problem.generator(&buffer.name) {
+                    Some(generator) => Contents::Generated(generator),
+                    None => Contents::Fill(Poison::Nan.byte()),
+                },
+            })
+            .collect();
+        let job = Job {
+            module: candidate.module.as_ref().unwrap(),
+            cubin: None,
+            registers: &[],
+            plan: &plan,
+            buffers: &buffers,
+        };
+        let timing = self.device.time(&job).unwrap();
+        let timed = match timing {
+            warptree::device::Timing::Timed(timed) => timed,
+            other => panic!("{other:?}"),
+        };
+        let diagnosis = timed.diagnosis.unwrap();
+        let lines = diagnosis
+            .evidence
+            .iter()
+            .filter_map(|evidence| evidence.line);
+        let lines = lines
+            .filter_map(|line| candidate.source_line(line))
+            .collect();
+        (diagnosis.bottleneck, lines, timed.time.nanos().get())
+    }
+}
+
+#[test]
+fn seeds_and_settings_of_every_space_are_right() {
+    let mut wrong = Vec::new();
+    for name in ["reduce_sum", "transpose"] {
+        let judge = Judge::new(name);
+        let spaces = judge
+            .task
+            .spaces
+            .iter()
+            .map(|space| (&space.name, &space.text));
+        let seed = (&"seed".to_owned(), &judge.task.seed);
+        for (file, text) in spaces.chain([seed]) {
+            let source = Source::parse(text).unwrap();
+            let mut rng = rand_pcg::Pcg64::seed_from_u64(1);
+            let count = if source.space().len() > 1 {
+                sampled()
+            } else {
+                0
+            };
+            let points = (0..count).map(|_| source.space().sample(&mut rng));
+            for point in points.chain([source.space().default_point().unwrap()]) {
+                if let Some(verdict) = judge.verify(&source, &point) {
+                    let setting = source.space().setting(&point);
+                    wrong.push(format!("{name}/{file} {setting:?}: {verdict:?}"));
+                }
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} wrong, first:\n{}",
+        wrong.len(),
+        wrong[0]
+    );
+}
+
+#[test]
+fn mistakes_are_caught_as_they_say() {
+    let mut missed = Vec::new();
+    for name in ["reduce_sum", "transpose"] {
+        let judge = Judge::new(name);
+        for mistake in &judge.task.mistakes {
+            let source = Source::parse(&mistake.text).unwrap();
+            let point = source.space().default_point().unwrap();
+            // These are refused before anything runs: the pipeline's tests see to them.
+            if mistake
+                .expect
+                .stages
+                .iter()
+                .any(|stage| ["forbidden", "over limits"].contains(stage))
+            {
+                continue;
+            }
+            let verdict = judge.verify(&source, &point);
+            let outcome = match (&verdict, mistake.expect.bottleneck) {
+                (Some(verdict), _) => mistake.expect.check(verdict),
+                (None, None) => Err("nothing was found".to_owned()),
+                (None, Some(wanted)) => {
+                    let (seen, lines, _) = judge.bottleneck(&source, &point);
+                    if seen != wanted {
+                        Err(format!("expected bottleneck {wanted:?}, found {seen:?}"))
+                    } else if mistake
+                        .expect
+                        .line
+                        .is_some_and(|line| !lines.contains(&line))
+                    {
+                        Err(format!(
+                            "expected line {:?}, found {lines:?}",
+                            mistake.expect.line
+                        ))
+                    } else {
+                        Ok(())
+                    }
+                }
+            };
+            if let Err(why) = outcome {
+                missed.push(format!("{name}/{}: {why}\n  {verdict:?}", mistake.name));
+            }
+        }
+    }
+    assert!(
+        missed.is_empty(),
+        "{} missed:\n{}",
+        missed.len(),
+        missed.join("\n")
+    );
+}
+
+/// The estimate must lead a search where the hardware does: wide loads, several in flight, no conflicts.
+#[test]
+#[ignore = "prints estimates: cargo test --test task estimates -- --ignored --nocapture"]
+fn estimates_of_known_settings() {
+    for (task, file, settings) in [
+        (
+            "reduce_sum",
+            "grid_stride",
+            &[
+                "",
+                "VEC=4",
+                "VEC=4 UNROLL=4",
+                "VEC=4 UNROLL=4 BLOCKS_PER_SM=8",
+                "VEC=4 UNROLL=8 BLOCK=512 BLOCKS_PER_SM=4",
+            ][..],
+        ),
+        (
+            "reduce_sum",
+            "last_block",
+            &["", "VEC=4 UNROLL=4 BLOCKS_PER_SM=8"],
+        ),
+        (
+            "transpose",
+            "tiled",
+            &[
+                "",
+                "PAD=1",
+                "SWIZZLE=1",
+                "TILE_R=64 TILE_C=64 VEC=4 SWIZZLE=1",
+                "TILE_R=64 TILE_C=64 VEC=4",
+            ],
+        ),
+    ] {
+        let judge = Judge::new(task);
+        let space = judge
+            .task
+            .spaces
+            .iter()
+            .find(|space| space.name == file)
+            .unwrap();
+        let source = Source::parse(&space.text).unwrap();
+        for text in settings {
+            let mut setting = source
+                .space()
+                .setting(&source.space().default_point().unwrap());
+            for pair in text.split_whitespace() {
+                let (knob, value) = pair.split_once('=').unwrap();
+                setting.insert(
+                    knob.into(),
+                    warptree::source::KnobValue::Int(value.parse().unwrap()),
+                );
+            }
+            let point = source.space().point(&setting).unwrap();
+            let (bottleneck, _, nanos) = judge.bottleneck(&source, &point);
+            let rate = judge.problems().last().unwrap().work.bytes.0 as f64 / nanos / 1e3;
+            println!(
+                "{task}/{file} {text}: {:.1} us, {rate:.2} TB/s, {bottleneck:?}",
+                nanos / 1e3
+            );
+        }
+    }
+}
