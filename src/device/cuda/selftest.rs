@@ -521,3 +521,70 @@ fn times(device: &CudaDevice, any: &Kernels, table: &mut Table<'_>) -> Result<()
     )?;
     recovery(device, any, &add_case(128), table)
 }
+
+/// The kernels of the self-test, and the worker's own, are right: the simulator runs them.
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::cuda::digest::digest;
+    use crate::device::{Gpu, SimDevice};
+
+    fn simulated(case: &Case, text: &'static str) -> Execution {
+        let gpu = Gpu::named("H200").expect("it is in the table");
+        let kernels = kernels(text).expect("it parses");
+        let job = Job {
+            cubin: None,
+            ..case.job(&kernels)
+        };
+        SimDevice::new(gpu)
+            .execute(&job)
+            .expect("the simulator runs")
+    }
+
+    #[test]
+    fn good_kernels_do_what_the_table_expects() {
+        let add = add_case(128);
+        let ran = simulated(&add, ANY);
+        assert_eq!(clean(&ran), Some(added(&add)), "{}", describe(&ran));
+
+        let copy = copy_case("copy", 1 << 16, 1);
+        let ran = simulated(&copy, ANY);
+        let expected = words(&bytes_of(&copy.buffers[0]));
+        assert_eq!(clean(&ran), Some(expected), "{}", describe(&ran));
+
+        let smem: u32 = 50_000;
+        let mut shared =
+            Case::new("shared_sum", 2, 256, vec![arg("c"), int(smem)]).with(output("c", 8));
+        shared.plan.launches[0].smem = Bytes(smem.into());
+        let ran = simulated(&shared, ANY);
+        let sum = (0..smem / 4).sum();
+        assert_eq!(clean(&ran), Some(vec![sum; 2]), "{}", describe(&ran));
+    }
+
+    #[test]
+    fn the_far_write_is_a_fault() {
+        let far = Case::new("far_write", 1, 1, vec![arg("c")]).with(output("c", 64));
+        assert!(matches!(simulated(&far, ANY).ended, Ended::Faulted(_)));
+    }
+
+    #[test]
+    fn the_gpu_and_the_host_digest_alike() {
+        let seed = 0x0123_4567_89AB_CDEF_u64;
+        let tools = include_str!("tools.ptx");
+        for bytes in [16, 4096, 48 * 1000] {
+            let mut case = Case::new(
+                "warptree_digest",
+                3,
+                64,
+                vec![arg("a"), int(bytes / 16), int(seed as i64), arg("c")],
+            )
+            .with(floats("a", bytes as u64, 9))
+            .with(output("c", 8));
+            case.buffers[1].contents = Contents::Fill(0);
+            let ran = simulated(&case, tools);
+            let sum = digest(seed, 0, &bytes_of(&case.buffers[0]));
+            let expected = vec![sum as u32, (sum >> 32) as u32];
+            assert_eq!(clean(&ran), Some(expected), "{}", describe(&ran));
+        }
+    }
+}
