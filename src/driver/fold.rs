@@ -23,6 +23,8 @@ pub struct Fold {
     pub history: History,
     /// Requests that were made and not answered.
     pub in_flight: BTreeMap<Ticket, Request>,
+    /// Search time when the last event was recorded.
+    elapsed: Duration,
 }
 
 /// A run's log or objects do not give a search.
@@ -76,12 +78,14 @@ impl Fold {
             search: Search::new(config.search.clone(), config.seed, roots, &expanders),
             history: History::default(),
             in_flight: BTreeMap::new(),
+            elapsed: Duration::ZERO,
         })
     }
 
-    /// Takes in a stored line as the live run did: all requests are asked for before each answer.
+    /// Takes in a stored line as the live run did: all requests are asked for before each answer, as soon
+    /// as the one before it was recorded. An answer that came after the time limit was asked for before it.
     pub fn replay(&mut self, line: &Line, objects: &Objects) -> Result<Applied, FoldError> {
-        self.ask(Duration::from_millis(line.elapsed_ms));
+        self.ask(self.elapsed);
         self.apply(line, objects)
     }
 
@@ -102,6 +106,7 @@ impl Fold {
 
     /// Takes in an event.
     pub fn apply(&mut self, line: &Line, objects: &Objects) -> Result<Applied, FoldError> {
+        self.elapsed = Duration::from_millis(line.elapsed_ms);
         let Some(outcome) = outcome(&line.event, objects)? else {
             return Ok(Applied::default());
         };
