@@ -131,7 +131,7 @@ pub struct LimitArgs {
 pub struct SearchArgs {
     /// The task, as `warptree tasks` lists it; with recorded:FILE the table's own name works too.
     pub task: String,
-    /// Start from this space only (besides the seed); may be repeated.
+    /// Start from this space only, besides the seed; may be repeated. `seed` is the seed alone.
     #[arg(long, value_name = "NAME")]
     pub space: Vec<String>,
     /// Who proposes: knobs,rewrites,model.
@@ -208,6 +208,9 @@ pub struct CompareArgs {
         default_value = "search,knobs-only,random"
     )]
     pub methods: Vec<crate::compare::Method>,
+    /// Start from this space only, besides the seed; may be repeated. `seed` is the seed alone.
+    #[arg(long, value_name = "NAME")]
+    pub space: Vec<String>,
     /// Kernels each of them may judge.
     #[arg(long, default_value_t = 60, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub budget: u64,

@@ -34,7 +34,7 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
         },
         global,
     )?;
-    let texts = &judge.sources;
+    let texts = search::wanted(&judge, &args.space)?;
     let sources = texts
         .iter()
         .map(|(_, text)| Ok(Arc::new(Source::parse(text)?)))
@@ -51,7 +51,7 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
         &judge,
         0,
         global,
-        texts,
+        &texts,
         vec![ProposerKind::Knobs],
         model.clone(),
         StopRules::default(),

@@ -112,26 +112,22 @@ pub(super) fn config(
 }
 
 /// The seed and the spaces wanted (all where none is named), by label.
-fn wanted(judge: &Judge, spaces: &[String]) -> anyhow::Result<Vec<(String, Arc<str>)>> {
-    let labels: Vec<String> = spaces
-        .iter()
-        .map(|space| format!("space {space}"))
-        .collect();
+pub(super) fn wanted(judge: &Judge, spaces: &[String]) -> anyhow::Result<Vec<(String, Arc<str>)>> {
+    let label = |space: &String| match space.as_str() {
+        "seed" => "seed".to_owned(),
+        name => format!("space {name}"),
+    };
+    let labels: Vec<String> = spaces.iter().map(label).collect();
+    let known = || judge.sources.iter().map(|(label, _)| label.as_str());
     for (space, label) in spaces.iter().zip(&labels) {
-        if !judge.sources.iter().any(|(known, _)| known == label) {
-            let known: Vec<_> = judge
-                .sources
-                .iter()
-                .filter_map(|(label, _)| label.strip_prefix("space "))
+        if !known().any(|known| known == label) {
+            let names: Vec<_> = known()
+                .map(|label| label.trim_start_matches("space "))
                 .collect();
-            let known = if known.is_empty() {
-                "none".to_owned()
-            } else {
-                known.join(", ")
-            };
             bail!(
-                "--space {space}: {} has no such space; it has {known}",
-                judge.name
+                "--space {space}: {} has no such space; it has {}",
+                judge.name,
+                names.join(", ")
             );
         }
     }

@@ -16,6 +16,9 @@ use crate::units::Nanos;
 /// Plain output says where it stands this often, besides every improvement.
 const PLAIN_EVERY: Duration = Duration::from_secs(10);
 
+/// A new best within a tenth of a percent of the old one is not worth a line.
+const WORTH_TELLING: f64 = 0.999;
+
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -113,7 +116,14 @@ impl Progress {
                 let measurement = evaluation.verdict.measurement().filter(|_| applied.best);
                 if let Some(measurement) = measurement {
                     let time = measurement.time.nanos();
+                    let told = self
+                        .best
+                        .is_none_or(|best| time.get() < best.get() * WORTH_TELLING);
+                    let spills = measurement.score.instructions.factor() < 1.0;
                     self.best = Some(time);
+                    if !told && !spills {
+                        return;
+                    }
                     let over = self
                         .baseline
                         .as_ref()
@@ -123,8 +133,13 @@ impl Progress {
                     let label = search.node(*node).map_or("", |node| node.label).to_owned();
                     let number = self.judged;
                     let word = measurement.time.label();
+                    let half = if spills {
+                        "  (score × part: spills or missing target instructions)"
+                    } else {
+                        ""
+                    };
                     self.say(&format!(
-                        "{number:>5}  {time:>11} {word}{over}  {label}: {}",
+                        "{number:>5}  {time:>11} {word}{over}{half}  {label}: {}",
                         setting_line(setting)
                     ));
                 }

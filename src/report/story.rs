@@ -32,7 +32,7 @@ pub struct Story {
     pub path: Vec<Step>,
     /// Each time the best got better.
     pub improvements: Vec<Improvement>,
-    /// The best kernels, fastest first.
+    /// The best kernels: by time, that of spilling kernels counting double.
     pub top: Vec<Ranked>,
     /// Every source, in order of creation.
     pub sources: Vec<SourceLine>,
@@ -86,6 +86,9 @@ pub struct Ranked {
     pub time: Nanos,
     /// Over the run's baseline.
     pub speedup: Option<f64>,
+    /// What its time is divided by to rank it: 1, or less where spills or missing target instructions
+    /// cost it part of its score.
+    pub factor: f64,
     /// Of which source.
     pub label: String,
     /// With which setting.
@@ -195,6 +198,7 @@ impl Teller {
                 self.ranked.push(Ranked {
                     time,
                     speedup: self.baseline.map(|baseline| baseline.get() / time.get()),
+                    factor: measurement.score.instructions.factor(),
                     label: label.clone(),
                     setting: setting.clone(),
                     resources: measurement.resources.clone(),
@@ -248,8 +252,8 @@ impl Teller {
 
     fn story(mut self, run: &StoredRun, fold: &Fold, top: usize) -> Story {
         let path = self.path(fold);
-        self.ranked
-            .sort_by(|a, b| a.time.get().total_cmp(&b.time.get()));
+        let cost = |ranked: &Ranked| ranked.time.get() / ranked.factor;
+        self.ranked.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
         self.ranked.truncate(top);
         let mut funnel: Vec<Ending> = self
             .endings
@@ -499,7 +503,14 @@ impl Story {
     fn top_table(&self) -> String {
         let mut table = comfy_table::Table::new();
         table.load_style(comfy_table::presets::NOTHING);
-        table.set_header(["  time", "speedup", "registers", "source", "setting"]);
+        table.set_header([
+            "  time",
+            "speedup",
+            "score",
+            "registers",
+            "source",
+            "setting",
+        ]);
         for ranked in &self.top {
             let registers = ranked
                 .resources
@@ -511,6 +522,7 @@ impl Story {
                 ranked
                     .speedup
                     .map_or("-".to_owned(), |speedup| format!("{speedup:.2}×")),
+                format!("× {}", ranked.factor),
                 registers.join("/"),
                 ranked.label.clone(),
                 setting_line(&ranked.setting),
