@@ -106,6 +106,13 @@ pub fn drive(
         run,
         fold,
         to_workers,
+        finished: past.last().and_then(|line| match line.event {
+            Event::Finished { reason } => Some(reason),
+            Event::Evaluated { .. }
+            | Event::Expanded { .. }
+            | Event::ExpandFailed { .. }
+            | Event::Unavailable { .. } => None,
+        }),
         elapsed_before: Duration::from_millis(elapsed_before),
         started: Instant::now(),
     };
@@ -126,6 +133,8 @@ struct Drive<'a> {
     run: &'a mut RunWriter,
     fold: Fold,
     to_workers: Sender<Work>,
+    /// How the log ends, while nothing was added to it: an end is not told twice.
+    finished: Option<StopReason>,
     elapsed_before: Duration,
     started: Instant,
 }
@@ -162,7 +171,9 @@ impl Drive<'_> {
                     return Ok(Ended::Interrupted);
                 }
                 let reason = stop.unwrap_or(StopReason::Exhausted);
-                self.record(Event::Finished { reason }, observer)?;
+                if self.finished != Some(reason) {
+                    self.record(Event::Finished { reason }, observer)?;
+                }
                 self.run.log.sync()?;
                 return Ok(Ended::Stopped(reason));
             }
@@ -315,6 +326,7 @@ impl Drive<'_> {
     }
 
     fn record(&mut self, event: Event, observer: &mut dyn Observer) -> Result<(), DriveError> {
+        self.finished = None;
         let line = self.run.log.append(self.elapsed(), event)?;
         let applied = self.fold.apply(&line, &self.run.objects)?;
         observer.applied(&line, &applied, &self.fold.search);

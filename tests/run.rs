@@ -100,8 +100,7 @@ fn go(folder: &Path, budget: u32, jobs: usize, stop_after: Option<usize>) -> End
     let (mut run, past) = if folder.join("run.toml").exists() {
         RunWriter::resume(folder).expect("resumes")
     } else {
-        let run = RunWriter::create(folder, config(&source, budget)).expect("creates");
-        run.objects.put(source.as_bytes()).expect("stores");
+        let run = RunWriter::create(folder, config(&source, budget), [&*source]).expect("creates");
         (run, vec![])
     };
     let evaluator = Recorded::new(table);
@@ -243,7 +242,7 @@ fn damage_is_told_and_nothing_is_overwritten() {
     go(&folder, 20, 2, None);
 
     let table_source = table().source_text(&[]);
-    let again = RunWriter::create(&folder, config(&table_source, 20));
+    let again = RunWriter::create(&folder, config(&table_source, 20), []);
     assert!(matches!(again, Err(StoreError::Exists { .. })), "{again:?}");
 
     let (held, _) = RunWriter::resume(&folder).expect("opens");

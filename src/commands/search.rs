@@ -50,10 +50,7 @@ pub(super) fn run(args: SearchArgs, global: &Global) -> anyhow::Result<Exit> {
         None => next_folder(&args.task)?,
     };
     let config = config(&judge, args.seed, global, &sources, proposers, model, stop);
-    let run = RunWriter::create(&folder, config)?;
-    for (_, text) in &sources {
-        run.objects.put(text.as_bytes())?;
-    }
+    let run = RunWriter::create(&folder, config, sources.iter().map(|(_, text)| &**text))?;
     let kind = judge.times;
     note(&format!(
         "searching {} on {} ({}): times are {kind}; run in {}",

@@ -117,11 +117,8 @@ impl Bench<'_> {
         let (mut run, past) = match folder.join("run.toml").exists() {
             true => RunWriter::resume(&folder)?,
             false => {
-                let run = RunWriter::create(&folder, config)?;
-                for source in self.sources {
-                    run.objects.put(source.text.as_bytes())?;
-                }
-                (run, Vec::new())
+                let texts = self.sources.iter().map(|source| &*source.text);
+                (RunWriter::create(&folder, config, texts)?, Vec::new())
             }
         };
         let rig = Rig {

@@ -59,8 +59,13 @@ impl StoredRun {
 }
 
 impl RunWriter {
-    /// Makes a new run folder. An existing one is never overwritten.
-    pub fn create(folder: &Path, config: RunConfig) -> Result<Self, StoreError> {
+    /// Makes a new run folder with the texts of the sources under its root. An existing run is never
+    /// overwritten. `run.toml` comes last: a folder that has it has all that a resume needs.
+    pub fn create<'t>(
+        folder: &Path,
+        config: RunConfig,
+        roots: impl IntoIterator<Item = &'t str>,
+    ) -> Result<Self, StoreError> {
         if folder.join("run.toml").exists() {
             return Err(StoreError::Exists {
                 path: folder.to_owned(),
@@ -69,6 +74,9 @@ impl RunWriter {
         fs::create_dir_all(folder).map_err(StoreError::io("create", folder))?;
         let lock = lock(folder)?;
         let objects = Objects::open(folder.join("objects"))?;
+        for text in roots {
+            objects.put(text.as_bytes())?;
+        }
         let (log, _) = LogWriter::open(&folder.join("events.jsonl"))?;
         write_config(folder, &config)?;
         Ok(Self {

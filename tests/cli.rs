@@ -1,0 +1,19 @@
+//! The program as its users meet it: exit codes, errors that point at their cause, and runs that survive
+//! SIGKILL.
+
+#[path = "cli/circle.rs"]
+mod circle;
+#[path = "cli/errors.rs"]
+mod errors;
+#[path = "cli/kill.rs"]
+mod kill;
+
+use std::path::Path;
+use std::process::Command;
+
+/// The program, with a home of its own so that nothing of the developer's leaks in.
+fn warptree(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_warptree"));
+    command.current_dir(folder);
+    command
+}
