@@ -68,12 +68,20 @@ impl Format {
         (1 << self.mantissa_bits()) - 1
     }
 
-    /// The NaN that operations give.
+    /// The NaN that operations on NaNs give; doubles hand theirs on.
     pub(crate) fn nan(self) -> u64 {
         match self {
             Self::F16 | Self::Bf16 => 0x7fff,
             Self::F32 => 0x7fff_ffff,
             Self::F64 => 0x7ff8_0000_0000_0000,
+        }
+    }
+
+    /// The NaN of an operation without a result, such as ∞ − ∞.
+    fn invalid(self) -> u64 {
+        match self {
+            Self::F16 | Self::Bf16 | Self::F32 => self.nan(),
+            Self::F64 => self.nan() | self.sign(),
         }
     }
 
@@ -221,7 +229,7 @@ pub(crate) fn binary(format: Format, op: FloatOp, rounding: Rounding, a: u64, b:
         .value;
         if result.is_nan() { None } else { Some(result.to_bits() as u64) }
     });
-    bits.unwrap_or(format.nan())
+    bits.unwrap_or(format.invalid())
 }
 
 /// f32 and f64 at round-to-nearest are the host's own.
@@ -252,7 +260,7 @@ fn native(format: Format, op: FloatOp, a: u64, b: u64) -> Option<u64> {
                 FloatOp::Min | FloatOp::Max | FloatOp::MinNan | FloatOp::MaxNan => return None,
             };
             Some(if r.is_nan() {
-                format.nan()
+                format.invalid()
             } else {
                 r.to_bits()
             })
@@ -274,6 +282,7 @@ fn extremum(format: Format, op: FloatOp, a: u64, b: u64) -> u64 {
     let least = matches!(op, FloatOp::Min | FloatOp::MinNan);
     let nan_wins = matches!(op, FloatOp::MinNan | FloatOp::MaxNan);
     match (format.is_nan(a), format.is_nan(b)) {
+        (true, true) if format == Format::F64 => return propagate(a, b, a),
         (true, true) => return format.nan(),
         (true, false) => return if nan_wins { format.nan() } else { b },
         (false, true) => return if nan_wins { format.nan() } else { a },
@@ -302,13 +311,20 @@ pub(crate) fn fused(format: Format, rounding: Rounding, a: u64, b: u64, c: u64) 
         let result = a.mul_add_r(b, c, mode).value;
         if result.is_nan() { None } else { Some(result.to_bits() as u64) }
     });
-    bits.unwrap_or(format.nan())
+    bits.unwrap_or(format.invalid())
 }
 
 /// One-operand functions. Reciprocal and square root are correctly rounded; the others are good to half
 /// an ULP, better than the hardware's approximations.
 pub(crate) fn unary(format: Format, op: FloatUnary, rounding: Rounding, a: u64) -> u64 {
     match op {
+        // On f32 and f64 these are additions: NaNs come out as those do.
+        FloatUnary::Neg | FloatUnary::Abs if format.is_nan(a) && format == Format::F32 => {
+            return format.nan();
+        }
+        FloatUnary::Neg | FloatUnary::Abs if format.is_nan(a) && format == Format::F64 => {
+            return propagate(a, a, a);
+        }
         FloatUnary::Neg => return a ^ format.sign(),
         FloatUnary::Abs => return a & !format.sign(),
         FloatUnary::Rcp => return binary(format, FloatOp::Div, rounding, format.one(), a),
@@ -343,7 +359,7 @@ fn square_root(format: Format, rounding: Rounding, a: u64) -> u64 {
     }
     let root = x.sqrt();
     if root.is_nan() {
-        return format.nan();
+        return format.invalid();
     }
     if root == 0.0 || root.is_infinite() {
         return format.round(root, rounding);
@@ -382,8 +398,8 @@ pub(crate) fn test(format: Format, test: FloatTest, a: u64) -> bool {
         FloatTest::Infinite => infinite,
         FloatTest::Number => !nan,
         FloatTest::NotANumber => nan,
-        FloatTest::Normal => !nan && !infinite && magnitude & format.exponent_mask() != 0,
-        // The manual's subnormal test holds for nonzero values only.
+        // Zero is no subnormal, so it counts as normal.
+        FloatTest::Normal => !nan && !infinite && !format.is_subnormal(a),
         FloatTest::Subnormal => format.is_subnormal(a),
     }
 }
@@ -436,7 +452,7 @@ pub(crate) fn convert(cvt: &Cvt, a: u64) -> u64 {
             let a = if flush_source { from.flush(a) } else { a };
             let rounding = cvt.rounding.unwrap_or(Rounding::NearestEven);
             let out = if from.is_nan(a) {
-                to.nan()
+                convert_nan(from, to, a)
             } else if cvt.integral {
                 let rounded = from.quad(a).round_to_integral(rounding.apfloat()).value;
                 to.narrow_quad(rounded, Rounding::NearestEven)
@@ -454,6 +470,28 @@ pub(crate) fn convert(cvt: &Cvt, a: u64) -> u64 {
             } else {
                 out
             }
+        }
+    }
+}
+
+/// Doubles keep the top of a NaN's payload and take it over from others; bf16 to f32 is a shift; all else
+/// gives the canonical NaN.
+fn convert_nan(from: Format, to: Format, a: u64) -> u64 {
+    match (from, to) {
+        (Format::Bf16, Format::F32) => a << 16,
+        (Format::F64, _) | (_, Format::F64) => {
+            let sign = if a & from.sign() != 0 { to.sign() } else { 0 };
+            let payload = a & from.mantissa_mask();
+            let (wide, narrow) = (from.mantissa_bits(), to.mantissa_bits());
+            let payload = if wide > narrow {
+                payload >> (wide - narrow)
+            } else {
+                payload << (narrow - wide)
+            };
+            sign | to.exponent_mask() | payload | 1 << (narrow - 1)
+        }
+        (Format::F16 | Format::Bf16 | Format::F32, Format::F16 | Format::Bf16 | Format::F32) => {
+            to.nan()
         }
     }
 }

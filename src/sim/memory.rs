@@ -328,7 +328,15 @@ impl Memory {
     ) -> Result<bool, Refusal> {
         let at = self.locate(cursor, address, out.len() as u64)?;
         let page = &mut self.pages[cursor.page];
-        out.copy_from_slice(&page.data[at..at + out.len()]);
+        let data = &page.data[at..at + out.len()];
+        match (
+            <&mut [u8; 4]>::try_from(&mut *out),
+            <&[u8; 4]>::try_from(data),
+        ) {
+            // The usual case, without a call.
+            (Ok(out), Ok(data)) => *out = *data,
+            _ => out.copy_from_slice(data),
+        }
         page.read |= 1 << (at / 32);
         Ok(match &page.defined {
             Some(defined) if checks => {
@@ -337,6 +345,29 @@ impl Memory {
             }
             _ => true,
         })
+    }
+
+    /// The bytes of a run of accesses of `element` bytes each, side by side, where they lie in one page and
+    /// all of them hold something; `None`: ask for each on its own.
+    pub(crate) fn read_run(
+        &mut self,
+        cursor: &mut Cursor,
+        address: u64,
+        element: u64,
+        length: usize,
+    ) -> Option<&[u8]> {
+        let at = self.locate(cursor, address, element).ok()?;
+        let region = &self.regions[cursor.region];
+        if at + length > PAGE_BYTES || address - region.base + length as u64 > region.bytes {
+            return None;
+        }
+        let page = &mut self.pages[cursor.page];
+        if page.defined.is_some() {
+            return None;
+        }
+        let sectors = (at + length - 1) / 32 - at / 32 + 1;
+        page.read |= (u128::MAX >> (128 - sectors)) << (at / 32);
+        Some(&page.data[at..at + length])
     }
 
     /// Writes; tells of another author's different value in the same bytes.

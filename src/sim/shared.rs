@@ -145,7 +145,14 @@ impl Shared {
         self.words[index] = value;
     }
 
-    /// Notes a read of some bytes of a word.
+    /// Counts words side by side, each once.
+    #[inline]
+    pub fn count_run(&mut self, words: usize) {
+        self.distinct += words as u32;
+        self.wavefronts += words.div_ceil(32) as u8;
+    }
+
+    /// Notes a read of some bytes of a word, and counts the word once a request.
     #[inline]
     pub fn read(
         &mut self,
@@ -167,9 +174,24 @@ impl Shared {
             &mut self.distinct,
             index,
         );
+        self.check_read(index, bytes, atomic, warp, clock, pc)
+    }
+
+    /// Notes a read of some bytes of a word.
+    #[inline]
+    pub fn check_read(
+        &mut self,
+        index: usize,
+        bytes: u32,
+        atomic: bool,
+        warp: usize,
+        clock: &Clock,
+        pc: Pc,
+    ) -> Seen {
         if !self.checks {
             return Seen::default();
         }
+        let cell = &mut self.cells[index];
         let write = cell.write;
         let mut seen = Seen {
             race: None,
@@ -186,8 +208,12 @@ impl Shared {
                 earlier: write.pc(),
             });
         }
-        let mark = Mark::new(clock[warp], bytes, atomic, warp, pc);
+        let own = clock[warp];
         let [first, second] = &mut cell.reads;
+        // Read again by the same warp: nothing new to know.
+        if first.clock == own && first.warp() == warp && first.bytes() & bytes == bytes {
+            return seen;
+        }
         if first.clock > self.base && first.warp() != warp {
             if !(second.clock > self.base && second.warp() == warp) {
                 *second = *first;
@@ -195,12 +221,12 @@ impl Shared {
                 std::mem::swap(first, second);
             }
         }
-        let merged = if first.clock == mark.clock && first.warp() == warp {
+        let merged = if first.clock == own && first.warp() == warp {
             first.bytes() | bytes
         } else {
             bytes
         };
-        *first = Mark::new(clock[warp], merged, atomic, warp, pc);
+        *first = Mark::new(own, merged, atomic, warp, pc);
         seen
     }
 

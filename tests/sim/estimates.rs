@@ -77,11 +77,6 @@ fn time(
         Timing::Timed(timed) => {
             assert_eq!(timed.time.label(), "estimated");
             assert!(timed.floor.unwrap() <= timed.time.nanos());
-            println!(
-                "{entry} {grid:?} x {block:?}: {}; {:?}",
-                timed.time.nanos(),
-                timed.diagnosis
-            );
             Timed {
                 seconds: timed.time.nanos().seconds(),
                 diagnosis: timed.diagnosis.unwrap(),

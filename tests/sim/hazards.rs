@@ -164,29 +164,29 @@ fn bad_addresses_fault_at_their_line() {
 
 #[test]
 fn reads_of_unwritten_memory_are_found() {
-    for access in [
-        "ld.global.f32 %f1, [%rd1+4];",
-        "ld.shared.f32 %f1, [tile+4];",
-        "ld.local.f32 %f1, [stack+4];",
+    for (load, store) in [
+        (
+            "ld.global.f32 %f1, [%rd1+4];",
+            "st.global.f32 [%rd1+4], %f0;",
+        ),
+        (
+            "ld.shared.f32 %f1, [tile+4];",
+            "st.shared.f32 [tile+4], %f0;",
+        ),
+        (
+            "ld.local.f32 %f1, [stack+4];",
+            "st.local.f32 [stack+4], %f0;",
+        ),
     ] {
-        let ptx = one_access(access);
-        let first = run(&ptx, &shape(1, 1), vec![output(64)], &[]);
-        let finding = &first.outcome.findings[0];
+        let ptx = one_access(load);
+        let unwritten = run(&ptx, &shape(1, 1), vec![output(64)], &[]);
+        let finding = &unwritten.outcome.findings[0];
         assert_eq!(
             (finding.kind, finding.line),
-            (FindingKind::UninitialisedRead, line_of(&ptx, access))
+            (FindingKind::UninitialisedRead, line_of(&ptx, load))
         );
-        let written = format!(
-            "{}\n    {access}",
-            access
-                .replace("ld.", "st.")
-                .replace(access.split(' ').nth(1).unwrap(), "")
-                .replace(" , ", " ")
-                .replace("];", "], %f0;")
-                .replace("f32  [", "f32 [")
-        );
-        let ptx = one_access(&written);
-        run(&ptx, &shape(1, 1), vec![output(64)], &[]).clean();
+        let written = one_access(&format!("{store}\n    {load}"));
+        run(&written, &shape(1, 1), vec![output(64)], &[]).clean();
     }
 }
 

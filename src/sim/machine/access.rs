@@ -5,7 +5,7 @@ use super::super::float::{self, Format, Rounding};
 use super::super::memory::{Author, Cursor, Overwrite, Refusal};
 use super::super::op::{Access, Address, Atom, AtomOp, AtomType, Base, FloatOp, Pc, Reg, Space};
 use super::super::shared::{Hazard, Race, Shared};
-use super::regs::{LANES, Regs, Wide};
+use super::regs::{FULL, LANES, Regs, Wide};
 use super::warp::{Frame, Warp};
 use super::{Block, Env, Stop, window};
 
@@ -133,31 +133,36 @@ impl Block {
         access: &Access,
     ) -> Result<(), Stop> {
         let total = usize::from(access.bytes) * usize::from(access.count);
-        count_global(env, addresses, at, total, true);
-        let checks = env.options.checks;
+        let pattern = Pattern::of(addresses, at.mask, total as u64);
+        count_global(env, addresses, at, total, true, pattern);
+        self.synchronised |= access.strong;
         let mut cursor = Cursor::default();
-        let mut buffer = [0u8; 64];
-        let mut undefined = None;
-        {
-            let mut regs = self.warps[at.warp].regs(at.frame);
-            for lane in lanes(at.mask) {
-                let data = &mut buffer[..total];
-                let defined = env
-                    .memory
-                    .read(&mut cursor, addresses[lane], data, checks)
-                    .map_err(|refusal| {
-                        refused(env, at.pc, &refusal, addresses[lane], total, lane)
-                    })?;
-                if !defined {
-                    undefined.get_or_insert(lane);
-                }
-                scatter(&mut regs, access, lane, data);
+        let mut regs = self.warps[at.warp].regs(at.frame);
+        if pattern == Pattern::Consecutive {
+            let run = env
+                .memory
+                .read_run(&mut cursor, addresses[0], total as u64, total * LANES);
+            if let Some(run) = run {
+                scatter_run(&mut regs, access, run);
+                return Ok(());
             }
         }
-        if undefined.is_some() {
+        let undefined = match (access.bytes, access.count) {
+            (4, 1) => load_lanes::<4>(env, &mut regs, addresses, at, access),
+            (4, 4) => load_lanes::<16>(env, &mut regs, addresses, at, access),
+            (1, 1) => load_lanes::<1>(env, &mut regs, addresses, at, access),
+            (2, 1) => load_lanes::<2>(env, &mut regs, addresses, at, access),
+            (4, 2) | (8, 1) => load_lanes::<8>(env, &mut regs, addresses, at, access),
+            (2, 2) => load_lanes::<4>(env, &mut regs, addresses, at, access),
+            (2, 4) => load_lanes::<8>(env, &mut regs, addresses, at, access),
+            (8, 2) => load_lanes::<16>(env, &mut regs, addresses, at, access),
+            (1, 2) => load_lanes::<2>(env, &mut regs, addresses, at, access),
+            (1, 4) => load_lanes::<4>(env, &mut regs, addresses, at, access),
+            _ => load_lanes::<32>(env, &mut regs, addresses, at, access),
+        }?;
+        if undefined {
             uninitialised(env, at.pc, "global memory");
         }
-        self.synchronised |= access.strong;
         Ok(())
     }
 
@@ -169,7 +174,14 @@ impl Block {
         access: &Access,
     ) -> Result<(), Stop> {
         let total = usize::from(access.bytes) * usize::from(access.count);
-        count_global(env, addresses, at, total, false);
+        count_global(
+            env,
+            addresses,
+            at,
+            total,
+            false,
+            Pattern::of(addresses, at.mask, total as u64),
+        );
         let author = Author {
             block: self.serial,
             warp: at.warp as u8,
@@ -217,7 +229,7 @@ impl Block {
     ) -> Result<(), Stop> {
         let bytes = u32::from(access.bytes);
         let total = bytes * u32::from(access.count);
-        let mut seen = Hazards::default();
+        check_all_shared(env, &self.shared, at, addresses, total)?;
         let Self {
             warps,
             shared,
@@ -226,43 +238,71 @@ impl Block {
         } = self;
         let clock = &clocks[at.warp];
         let mut regs = warps[at.warp].regs(at.frame);
+        let mut seen = Hazards::default();
+        let words = (total / 4).max(1) as usize;
+        let pattern = Pattern::of(addresses, at.mask, u64::from(total));
         shared.begin_request();
-        for lane in lanes(at.mask) {
-            let address = addresses[lane] as u32;
-            check_shared(env, shared, at.pc, address, total, lane)?;
-            let mut word = (address / 4) as usize;
-            match bytes {
-                4 => {
-                    for reg in &access.regs[..usize::from(access.count)] {
-                        seen.note(shared.read(word, 0xf, access.strong, at.warp, clock, at.pc));
-                        put(
-                            &mut regs,
-                            *reg,
-                            lane,
-                            extend(u64::from(shared.word(word)), 4, access.signed),
-                        );
-                        word += 1;
+        match pattern {
+            Pattern::Uniform | Pattern::Consecutive if bytes >= 4 => {
+                let all = if pattern == Pattern::Uniform {
+                    words
+                } else {
+                    words * LANES
+                };
+                let first = (addresses[at.mask.trailing_zeros() as usize] / 4) as usize;
+                shared.count_run(all);
+                for word in first..first + all {
+                    seen.note(shared.check_read(word, 0xf, access.strong, at.warp, clock, at.pc));
+                }
+            }
+            Pattern::Uniform | Pattern::Consecutive | Pattern::Other => {
+                let mut previous = u64::MAX;
+                for lane in lanes(at.mask) {
+                    let address = addresses[lane];
+                    if address == previous {
+                        continue;
+                    }
+                    previous = address;
+                    let word = (address / 4) as usize;
+                    if bytes >= 4 {
+                        for word in word..word + words {
+                            seen.note(shared.read(word, 0xf, access.strong, at.warp, clock, at.pc));
+                        }
+                    } else {
+                        for byte in (address as u32..address as u32 + total).step_by(bytes as usize)
+                        {
+                            let mask = ((1 << bytes) - 1) << (byte % 4);
+                            seen.note(shared.read(
+                                byte as usize / 4,
+                                mask,
+                                access.strong,
+                                at.warp,
+                                clock,
+                                at.pc,
+                            ));
+                        }
                     }
                 }
-                8 => {
-                    for reg in &access.regs[..usize::from(access.count)] {
-                        seen.note(shared.read(word, 0xf, access.strong, at.warp, clock, at.pc));
-                        seen.note(shared.read(word + 1, 0xf, access.strong, at.warp, clock, at.pc));
-                        let value =
-                            u64::from(shared.word(word + 1)) << 32 | u64::from(shared.word(word));
-                        put(&mut regs, *reg, lane, value);
-                        word += 2;
-                    }
+            }
+        }
+        for (index, reg) in access.regs[..usize::from(access.count)].iter().enumerate() {
+            let offset = index as u32 * bytes;
+            match (bytes, reg.wide) {
+                (4, false) => {
+                    let row = &mut regs.narrow[usize::from(reg.slot)];
+                    super::regs::lanes!(at.mask, lane => {
+                        row[lane] = shared.word((addresses[lane] as u32 + offset) as usize / 4);
+                    });
                 }
                 _ => {
-                    for (index, reg) in access.regs[..usize::from(access.count)].iter().enumerate()
-                    {
-                        let place = address + index as u32 * bytes;
-                        let (word, shift) = ((place / 4) as usize, place % 4);
-                        let mask = ((1 << bytes) - 1) << shift;
-                        seen.note(shared.read(word, mask, access.strong, at.warp, clock, at.pc));
-                        let value =
-                            u64::from(shared.word(word) >> (8 * shift)) & ((1 << (8 * bytes)) - 1);
+                    for lane in lanes(at.mask) {
+                        let place = addresses[lane] as u32 + offset;
+                        let low = u64::from(shared.word(place as usize / 4));
+                        let value = match bytes {
+                            8 => u64::from(shared.word(place as usize / 4 + 1)) << 32 | low,
+                            4 => low,
+                            _ => low >> (8 * (place % 4)) & ((1 << (8 * bytes)) - 1),
+                        };
                         put(
                             &mut regs,
                             *reg,
@@ -427,7 +467,14 @@ impl Block {
         atom: &Atom,
     ) -> Result<(), Stop> {
         let bytes = atom_bytes(atom.ty);
-        count_global(env, addresses, at, bytes, true);
+        count_global(
+            env,
+            addresses,
+            at,
+            bytes,
+            true,
+            Pattern::of(addresses, at.mask, bytes as u64),
+        );
         count_atomic(env, addresses, at, true);
         // A returned value may be a ticket or a flag: from here on other blocks' writes may be ordered.
         self.synchronised |= atom.dst.is_some();
@@ -509,6 +556,38 @@ impl Block {
         seen.report(env, at.pc);
         Ok(())
     }
+}
+
+/// Global loads of `BYTES` bytes, lane by lane; tells whether some of them were never written.
+fn load_lanes<const BYTES: usize>(
+    env: &mut Env<'_>,
+    regs: &mut Regs<'_>,
+    addresses: &Wide,
+    at: At,
+    access: &Access,
+) -> Result<bool, Stop> {
+    let checks = env.options.checks;
+    let mut cursor = Cursor::default();
+    let mut data = [0; BYTES];
+    let mut undefined = false;
+    let mut previous = None;
+    let single = access.regs[0];
+    for lane in lanes(at.mask) {
+        if previous != Some(addresses[lane]) {
+            undefined |= !env
+                .memory
+                .read(&mut cursor, addresses[lane], &mut data, checks)
+                .map_err(|refusal| refused(env, at.pc, &refusal, addresses[lane], BYTES, lane))?;
+            previous = Some(addresses[lane]);
+        }
+        match <[u8; 4]>::try_from(&data[..]) {
+            Ok(word) if access.count == 1 && !single.wide => {
+                regs.narrow[usize::from(single.slot)][lane] = u32::from_le_bytes(word);
+            }
+            _ => scatter(regs, access, lane, &data),
+        }
+    }
+    Ok(undefined)
 }
 
 /// What a request saw, to report once.
@@ -618,6 +697,33 @@ fn scatter(regs: &mut Regs<'_>, access: &Access, lane: usize, data: &[u8]) {
     }
 }
 
+/// A run of all lanes' bytes to their registers.
+fn scatter_run(regs: &mut Regs<'_>, access: &Access, run: &[u8]) {
+    let (bytes, count) = (usize::from(access.bytes), usize::from(access.count));
+    for (index, reg) in access.regs[..count].iter().enumerate() {
+        if bytes == 4 && !reg.wide {
+            let row = &mut regs.narrow[usize::from(reg.slot)];
+            for (value, lane) in row.iter_mut().zip(run.chunks_exact(4 * count)) {
+                if let Some(Ok(word)) = lane.get(4 * index..4 * index + 4).map(<[u8; 4]>::try_from)
+                {
+                    *value = u32::from_le_bytes(word);
+                }
+            }
+        } else {
+            for (lane, data) in run.chunks_exact(bytes * count).enumerate() {
+                let mut whole = [0; 8];
+                whole[..bytes].copy_from_slice(&data[bytes * index..bytes * (index + 1)]);
+                put(
+                    regs,
+                    *reg,
+                    lane,
+                    extend(u64::from_le_bytes(whole), access.bytes, access.signed),
+                );
+            }
+        }
+    }
+}
+
 /// A lane's registers to bytes.
 fn collect(regs: &Regs<'_>, access: &Access, lane: usize, data: &mut [u8]) {
     let bytes = usize::from(access.bytes);
@@ -705,6 +811,7 @@ fn uninitialised(env: &mut Env<'_>, pc: Pc, what: &str) {
     });
 }
 
+#[inline(always)]
 fn check_shared(
     env: &Env<'_>,
     shared: &Shared,
@@ -713,19 +820,32 @@ fn check_shared(
     bytes: u32,
     lane: usize,
 ) -> Result<(), Stop> {
+    let inside = address >= super::SHARED_BASE
+        && u64::from(address) + u64::from(bytes) <= u64::from(shared.limit());
+    if inside && address & (bytes - 1) == 0 {
+        return Ok(());
+    }
+    Err(bad_shared(env, shared, pc, address, bytes, lane))
+}
+
+#[cold]
+fn bad_shared(
+    env: &Env<'_>,
+    shared: &Shared,
+    pc: Pc,
+    address: u32,
+    bytes: u32,
+    lane: usize,
+) -> Stop {
     if address & (bytes - 1) != 0 {
-        return Err(misaligned(env, pc, u64::from(address), bytes as usize));
+        return misaligned(env, pc, u64::from(address), bytes as usize);
     }
-    let limit = shared.limit();
-    if address < super::SHARED_BASE || u64::from(address) + u64::from(bytes) > u64::from(limit) {
-        let message = format!(
-            "lane {lane} accesses {bytes} bytes at shared offset {}, and the block has {} bytes of shared memory",
-            i64::from(address) - i64::from(super::SHARED_BASE),
-            limit - super::SHARED_BASE
-        );
-        return Err(fault(env, pc, FindingKind::OutOfBounds, &message));
-    }
-    Ok(())
+    let message = format!(
+        "lane {lane} accesses {bytes} bytes at shared offset {}, and the block has {} bytes of shared memory",
+        i64::from(address) - i64::from(super::SHARED_BASE),
+        shared.limit() - super::SHARED_BASE
+    );
+    fault(env, pc, FindingKind::OutOfBounds, &message)
 }
 
 fn check_local(
@@ -749,6 +869,63 @@ fn check_local(
     Ok(address as usize)
 }
 
+/// How a warp's addresses lie, in the cases that need no search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pattern {
+    /// All active lanes have one address.
+    Uniform,
+    /// All lanes are active, and side by side.
+    Consecutive,
+    Other,
+}
+
+impl Pattern {
+    #[inline]
+    fn of(addresses: &Wide, mask: u32, step: u64) -> Self {
+        let first = addresses[mask.trailing_zeros() as usize & (LANES - 1)];
+        if mask == FULL {
+            let mut stepped = 0;
+            let mut same = 0;
+            for (lane, address) in addresses.iter().enumerate() {
+                let apart = address.wrapping_sub(first);
+                same |= apart;
+                stepped |= apart ^ (lane as u64 * step);
+            }
+            return match (same, stepped) {
+                (0, _) => Self::Uniform,
+                (_, 0) => Self::Consecutive,
+                _ => Self::Other,
+            };
+        }
+        if lanes(mask).all(|lane| addresses[lane] == first) {
+            Self::Uniform
+        } else {
+            Self::Other
+        }
+    }
+}
+
+fn check_all_shared(
+    env: &Env<'_>,
+    shared: &Shared,
+    at: At,
+    addresses: &Wide,
+    total: u32,
+) -> Result<(), Stop> {
+    let mut bad = false;
+    let most = u64::from(shared.limit()).saturating_sub(u64::from(total));
+    super::regs::lanes!(at.mask, lane => {
+        let address = addresses[lane] & u64::from(u32::MAX);
+        bad |= address < u64::from(super::SHARED_BASE) || address > most || address & u64::from(total - 1) != 0;
+    });
+    if bad {
+        for lane in lanes(at.mask) {
+            check_shared(env, shared, at.pc, addresses[lane] as u32, total, lane)?;
+        }
+    }
+    Ok(())
+}
+
 /// Distinct numbers of active lanes, and how many of them each got.
 struct Distinct {
     numbers: [u64; LANES],
@@ -757,6 +934,15 @@ struct Distinct {
 }
 
 impl Distinct {
+    /// `count` numbers in a row, each with as many lanes.
+    fn run(first: u64, count: usize, lanes: u32) -> Self {
+        Self {
+            numbers: std::array::from_fn(|i| first + i as u64),
+            lanes: [lanes; LANES],
+            count,
+        }
+    }
+
     fn of(addresses: &Wide, mask: u32, shift: u32) -> Self {
         let mut out = Self {
             numbers: [0; LANES],
@@ -785,8 +971,26 @@ impl Distinct {
     }
 }
 
-fn count_global(env: &mut Env<'_>, addresses: &Wide, at: At, total: usize, load: bool) {
-    let sectors = Distinct::of(addresses, at.mask, 5);
+fn count_global(
+    env: &mut Env<'_>,
+    addresses: &Wide,
+    at: At,
+    total: usize,
+    load: bool,
+    pattern: Pattern,
+) {
+    let sectors = match pattern {
+        Pattern::Uniform => Distinct::run(
+            addresses[at.mask.trailing_zeros() as usize & (LANES - 1)] >> 5,
+            1,
+            at.mask.count_ones(),
+        ),
+        // Whole sectors but perhaps the first and the last, which share one.
+        Pattern::Consecutive if addresses[0] % 32 == 0 && total <= 32 => {
+            Distinct::run(addresses[0] >> 5, total, 32 / total as u32)
+        }
+        Pattern::Consecutive | Pattern::Other => Distinct::of(addresses, at.mask, 5),
+    };
     let numbers = &sectors.numbers[..sectors.count];
     let mut lines = 0;
     let mut previous = None;

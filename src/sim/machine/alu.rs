@@ -7,7 +7,7 @@ use super::super::op::{
     Alu, BitQuery, CarryOp, Combine, Compare, CompareType, Cvt, CvtType, FloatMode, FloatOp,
     FloatUnary, IntOp, IntUnary, Piece, PrmtMode, Reg, Slot, Width,
 };
-use super::regs::{FULL, LANES, Regs, Wide, lanes};
+use super::regs::{LANES, Regs, Wide, lanes};
 use super::window;
 
 /// Executes one operation for the lanes of `mask`. `carry` is the warp's carry flag, one bit a lane.
@@ -539,31 +539,19 @@ fn logic(op: Combine, a: u32, b: u32) -> u32 {
 
 /// The hottest operation of all: fused in hardware where the host can, in software where it cannot.
 #[inline(always)]
-fn fma(regs: &mut Regs<'_>, mask: u32, dst: Slot, [a, b, c]: [Slot; 3], arch: Arch) {
-    let (a, b, c) = (regs.n(a), regs.n(b), regs.n(c));
-    let row = &mut regs.narrow[usize::from(dst)];
+fn fma(regs: &mut Regs<'_>, mask: u32, dst: Slot, slots: [Slot; 3], arch: Arch) {
+    let [a, b, c] = slots.map(|slot| &regs.narrow[usize::from(slot)]);
+    let mut out = [0; LANES];
     arch.dispatch(
         #[inline(always)]
         || {
-            if mask == FULL {
-                for lane in 0..LANES {
-                    let r = f32::from_bits(a[lane])
-                        .mul_add(f32::from_bits(b[lane]), f32::from_bits(c[lane]));
-                    row[lane] = canonical(r);
-                }
-            } else {
-                for lane in 0..LANES {
-                    let r = f32::from_bits(a[lane])
-                        .mul_add(f32::from_bits(b[lane]), f32::from_bits(c[lane]));
-                    row[lane] = if mask >> lane & 1 != 0 {
-                        canonical(r)
-                    } else {
-                        row[lane]
-                    };
-                }
+            for lane in 0..LANES {
+                let [a, b, c] = [a, b, c].map(|row| f32::from_bits(row[lane]));
+                out[lane] = canonical(a.mul_add(b, c));
             }
         },
     );
+    regs.set_n(mask, dst, &out);
 }
 
 fn int16(regs: &mut Regs<'_>, mask: u32, op: IntOp, signed: bool, dst: Slot, a: Slot, b: Slot) {
@@ -599,11 +587,15 @@ fn int16(regs: &mut Regs<'_>, mask: u32, op: IntOp, signed: bool, dst: Slot, a: 
             })
         }),
         (IntOp::Rem, false) => regs.n2(mask, dst, a, b, |a, b| {
-            wrap((a as u16).checked_rem(b as u16).unwrap_or(a as u16))
+            wrap((a as u16).checked_rem(b as u16).unwrap_or(u16::MAX))
         }),
         (IntOp::Rem, true) => regs.n2(mask, dst, a, b, |a, b| {
             let (a, b) = (a as i16, b as i16);
-            wrap(if b == 0 { a } else { a.wrapping_rem(b) } as u16)
+            wrap(if b == 0 {
+                u16::MAX
+            } else {
+                a.wrapping_rem(b) as u16
+            })
         }),
         (IntOp::Min, false) => regs.n2(mask, dst, a, b, |a, b| wrap((a as u16).min(b as u16))),
         (IntOp::Min, true) => regs.n2(
@@ -659,11 +651,13 @@ fn int32(regs: &mut Regs<'_>, mask: u32, op: IntOp, signed: bool, dst: Slot, a: 
                 (a as i32).wrapping_div(b as i32) as u32
             }
         }),
-        (IntOp::Rem, false) => regs.n2(mask, dst, a, b, |a, b| a.checked_rem(b).unwrap_or(a)),
+        (IntOp::Rem, false) => {
+            regs.n2(mask, dst, a, b, |a, b| a.checked_rem(b).unwrap_or(u32::MAX))
+        }
         (IntOp::Rem, true) => {
             regs.n2(mask, dst, a, b, |a, b| {
                 if b == 0 {
-                    a
+                    u32::MAX
                 } else {
                     (a as i32).wrapping_rem(b as i32) as u32
                 }
@@ -705,11 +699,13 @@ fn int64(regs: &mut Regs<'_>, mask: u32, op: IntOp, signed: bool, dst: Slot, a: 
                 (a as i64).wrapping_div(b as i64) as u64
             }
         }),
-        (IntOp::Rem, false) => regs.w2(mask, dst, a, b, |a, b| a.checked_rem(b).unwrap_or(a)),
+        (IntOp::Rem, false) => {
+            regs.w2(mask, dst, a, b, |a, b| a.checked_rem(b).unwrap_or(u64::MAX))
+        }
         (IntOp::Rem, true) => {
             regs.w2(mask, dst, a, b, |a, b| {
                 if b == 0 {
-                    a
+                    u64::MAX
                 } else {
                     (a as i64).wrapping_rem(b as i64) as u64
                 }

@@ -86,58 +86,49 @@ impl Regs<'_> {
         }
     }
 
+    // Results are made whole before any is stored: the loops stay free of aliases and of branches. Values of
+    // inactive lanes are computed and dropped, so the functions must not panic on any bits.
+
     #[inline(always)]
     pub fn n1(&mut self, mask: u32, dst: Slot, a: Slot, f: impl Fn(u32) -> u32) {
-        let a = self.n(a);
-        let row = &mut self.narrow[usize::from(dst)];
-        lanes!(mask, lane => { row[lane] = f(a[lane]); });
+        let a = &self.narrow[usize::from(a)];
+        let out: Narrow = std::array::from_fn(|lane| f(a[lane]));
+        self.set_n(mask, dst, &out);
     }
 
     #[inline(always)]
     pub fn n2(&mut self, mask: u32, dst: Slot, a: Slot, b: Slot, f: impl Fn(u32, u32) -> u32) {
-        let (a, b) = (self.n(a), self.n(b));
-        let row = &mut self.narrow[usize::from(dst)];
-        lanes!(mask, lane => { row[lane] = f(a[lane], b[lane]); });
+        let (a, b) = (&self.narrow[usize::from(a)], &self.narrow[usize::from(b)]);
+        let out: Narrow = std::array::from_fn(|lane| f(a[lane], b[lane]));
+        self.set_n(mask, dst, &out);
     }
 
     #[inline(always)]
-    pub fn n3(
-        &mut self,
-        mask: u32,
-        dst: Slot,
-        [a, b, c]: [Slot; 3],
-        f: impl Fn(u32, u32, u32) -> u32,
-    ) {
-        let (a, b, c) = (self.n(a), self.n(b), self.n(c));
-        let row = &mut self.narrow[usize::from(dst)];
-        lanes!(mask, lane => { row[lane] = f(a[lane], b[lane], c[lane]); });
+    pub fn n3(&mut self, mask: u32, dst: Slot, slots: [Slot; 3], f: impl Fn(u32, u32, u32) -> u32) {
+        let [a, b, c] = slots.map(|slot| &self.narrow[usize::from(slot)]);
+        let out: Narrow = std::array::from_fn(|lane| f(a[lane], b[lane], c[lane]));
+        self.set_n(mask, dst, &out);
     }
 
     #[inline(always)]
     pub fn w1(&mut self, mask: u32, dst: Slot, a: Slot, f: impl Fn(u64) -> u64) {
-        let a = self.w(a);
-        let row = &mut self.wide[usize::from(dst)];
-        lanes!(mask, lane => { row[lane] = f(a[lane]); });
+        let a = &self.wide[usize::from(a)];
+        let out: Wide = std::array::from_fn(|lane| f(a[lane]));
+        self.set_w(mask, dst, &out);
     }
 
     #[inline(always)]
     pub fn w2(&mut self, mask: u32, dst: Slot, a: Slot, b: Slot, f: impl Fn(u64, u64) -> u64) {
-        let (a, b) = (self.w(a), self.w(b));
-        let row = &mut self.wide[usize::from(dst)];
-        lanes!(mask, lane => { row[lane] = f(a[lane], b[lane]); });
+        let (a, b) = (&self.wide[usize::from(a)], &self.wide[usize::from(b)]);
+        let out: Wide = std::array::from_fn(|lane| f(a[lane], b[lane]));
+        self.set_w(mask, dst, &out);
     }
 
     #[inline(always)]
-    pub fn w3(
-        &mut self,
-        mask: u32,
-        dst: Slot,
-        [a, b, c]: [Slot; 3],
-        f: impl Fn(u64, u64, u64) -> u64,
-    ) {
-        let (a, b, c) = (self.w(a), self.w(b), self.w(c));
-        let row = &mut self.wide[usize::from(dst)];
-        lanes!(mask, lane => { row[lane] = f(a[lane], b[lane], c[lane]); });
+    pub fn w3(&mut self, mask: u32, dst: Slot, slots: [Slot; 3], f: impl Fn(u64, u64, u64) -> u64) {
+        let [a, b, c] = slots.map(|slot| &self.wide[usize::from(slot)]);
+        let out: Wide = std::array::from_fn(|lane| f(a[lane], b[lane], c[lane]));
+        self.set_w(mask, dst, &out);
     }
 
     /// Operands of one format's width as 64-bit patterns, for the slow exact paths.
