@@ -914,10 +914,11 @@ fn check_all_shared(
 ) -> Result<(), Stop> {
     let mut bad = false;
     let most = u64::from(shared.limit()).saturating_sub(u64::from(total));
-    super::regs::lanes!(at.mask, lane => {
-        let address = addresses[lane] & u64::from(u32::MAX);
-        bad |= address < u64::from(super::SHARED_BASE) || address > most || address & u64::from(total - 1) != 0;
-    });
+    for (lane, address) in addresses.iter().enumerate() {
+        let address = address & u64::from(u32::MAX);
+        let outside = address < u64::from(super::SHARED_BASE) || address > most;
+        bad |= at.mask >> lane & 1 != 0 && (outside || address & u64::from(total - 1) != 0);
+    }
     if bad {
         for lane in lanes(at.mask) {
             check_shared(env, shared, at.pc, addresses[lane] as u32, total, lane)?;
@@ -986,7 +987,7 @@ fn count_global(
             at.mask.count_ones(),
         ),
         // Whole sectors but perhaps the first and the last, which share one.
-        Pattern::Consecutive if addresses[0] % 32 == 0 && total <= 32 => {
+        Pattern::Consecutive if addresses[0].is_multiple_of(32) && total <= 32 => {
             Distinct::run(addresses[0] >> 5, total, 32 / total as u32)
         }
         Pattern::Consecutive | Pattern::Other => Distinct::of(addresses, at.mask, 5),
