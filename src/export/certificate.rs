@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use crate::report::{Story, Winner};
-use crate::source::Setting;
+use crate::source::{Formulas, Setting};
 use crate::store::{BaselineTime, StoredKernel};
 use crate::units::{Digest, SmArch};
 use crate::verdict::{Diagnosis, Diagnostic, Resources, Score, Time};
 
-/// Version of the certificate's form.
-const FORMAT: u32 = 1;
+/// Version of the certificate's form. 2 added `launches`.
+const FORMAT: u32 = 2;
 
 /// `certificate.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,6 +40,8 @@ pub struct Certificate {
     pub source: Digest,
     /// The knobs it was rendered with.
     pub setting: Setting,
+    /// How it is launched: formulas over the task's sizes and the device's facts.
+    pub launches: Formulas,
     /// What ptxas said.
     pub resources: Vec<Resources>,
     /// One call's time, and whether it was measured or estimated.
@@ -63,7 +65,12 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    pub(super) fn new(story: &Story, winner: &Winner, kernel: StoredKernel) -> Self {
+    pub(super) fn new(
+        story: &Story,
+        winner: &Winner,
+        kernel: StoredKernel,
+        launches: Formulas,
+    ) -> Self {
         let config = &story.config;
         let measurement = &winner.measurement;
         Self {
@@ -80,6 +87,7 @@ impl Certificate {
             cubin: kernel.cubin,
             source: winner.source,
             setting: winner.setting.clone(),
+            launches,
             resources: measurement.resources.clone(),
             time: measurement.time.clone(),
             baseline: config.baseline.clone(),

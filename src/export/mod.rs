@@ -2,15 +2,20 @@
 //! was and was not checked, and loaders. It reads the stored run; it assembles and judges nothing.
 
 mod certificate;
+mod formula;
+mod loaders;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use certificate::Certificate;
 
+use self::formula::Language;
 use crate::driver::FoldError;
-use crate::report::Story;
-use crate::store::{StoreError, StoredRun};
+use crate::report::{Story, Winner};
+use crate::source::{Candidate, Source};
+use crate::store::{RunConfig, StoreError, StoredRun};
+use crate::task::Task;
 
 /// What was written.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -19,6 +24,17 @@ pub struct Exported {
     pub folder: PathBuf,
     /// Its files, in the order written.
     pub files: Vec<String>,
+    /// Loaders that could not be written.
+    pub missing: Vec<Missing>,
+}
+
+/// A loader that could not be written.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Missing {
+    /// The file, relative to the folder.
+    pub file: String,
+    /// Why not.
+    pub reason: String,
 }
 
 /// A run cannot be exported.
@@ -42,6 +58,17 @@ pub enum ExportError {
         /// The run's folder.
         folder: PathBuf,
     },
+    /// The winner cannot be made again from its source.
+    #[error(
+        "the winner's source {source_digest} no longer gives the kernel that was judged: {message}; \
+         the run was made by another version of the program, or its folder was edited"
+    )]
+    NotReproduced {
+        /// Hash of the source.
+        source_digest: crate::units::Digest,
+        /// What differs.
+        message: String,
+    },
     /// The target.
     #[error("cannot write {}: {source}", path.display())]
     Write {
@@ -58,8 +85,13 @@ pub enum ExportError {
     },
 }
 
-/// Exports the winner of `run` into `to`, a new or empty folder.
-pub fn export(run: &StoredRun, to: &Path) -> Result<Exported, ExportError> {
+/// Exports the winner of `run` into `to`, a new or empty folder. What loaders take is the task's signature:
+/// `task`, or why it is not at hand, and then no loader is written.
+pub fn export(
+    run: &StoredRun,
+    task: Result<&Task, String>,
+    to: &Path,
+) -> Result<Exported, ExportError> {
     let story = Story::read(run, 1)?;
     let winner = story.winner.as_ref().ok_or_else(|| ExportError::NoWinner {
         folder: run.folder.clone(),
@@ -72,24 +104,76 @@ pub fn export(run: &StoredRun, to: &Path) -> Result<Exported, ExportError> {
             folder: to.to_owned(),
         });
     }
-    let certificate = Certificate::new(&story, winner, kernel);
+    let ptx = run.objects.text(kernel.ptx)?;
+    let source = run.objects.text(winner.source)?;
+    let candidate = rendered(&source, winner, &ptx)?;
+    let certificate = Certificate::new(&story, winner, kernel, candidate.formulas());
     let certificate = serde_json::to_vec_pretty(&certificate)
         .expect("invariant: a certificate has text keys only");
-    let files: Vec<(&str, Vec<u8>)> = vec![
-        ("kernel.ptx", run.objects.get(kernel.ptx)?),
-        ("kernel.cubin", run.objects.get(kernel.cubin)?),
-        ("source.ptx", run.objects.get(winner.source)?),
-        ("certificate.json", certificate),
+    let mut files: Vec<(String, Vec<u8>)> = vec![
+        ("kernel.ptx".to_owned(), ptx.into_bytes()),
+        ("kernel.cubin".to_owned(), run.objects.get(kernel.cubin)?),
+        ("source.ptx".to_owned(), source.into_bytes()),
+        ("certificate.json".to_owned(), certificate),
     ];
-    fs::create_dir_all(to).map_err(write_error(to))?;
+    let task = task.and_then(|task| unchanged(task, &run.config));
+    let mut missing = Vec::new();
+    for language in [Language::Cpp, Language::Rust, Language::Python] {
+        let written = task.clone().and_then(|task| {
+            loaders::write(&candidate, task, language).map_err(|error| error.to_string())
+        });
+        match written {
+            Ok(texts) => files.extend(
+                texts
+                    .into_iter()
+                    .map(|(name, text)| (format!("loaders/{name}"), text.into_bytes())),
+            ),
+            Err(reason) => missing.push(Missing {
+                file: format!("loaders/{}", loaders::main_file(language)),
+                reason,
+            }),
+        }
+    }
     for (name, bytes) in &files {
         let path = to.join(name);
+        let folder = path.parent().unwrap_or(to);
+        fs::create_dir_all(folder).map_err(write_error(folder))?;
         fs::write(&path, bytes).map_err(write_error(&path))?;
     }
     Ok(Exported {
         folder: to.to_owned(),
-        files: files.into_iter().map(|(name, _)| name.to_owned()).collect(),
+        files: files.into_iter().map(|(name, _)| name).collect(),
+        missing,
     })
+}
+
+/// The winner, rendered again: the host side comes from the same text as the kernel.
+fn rendered(source: &str, winner: &Winner, ptx: &str) -> Result<Candidate, ExportError> {
+    let fail = |message: String| ExportError::NotReproduced {
+        source_digest: winner.source,
+        message,
+    };
+    let source = Source::parse(source).map_err(|error| fail(error.to_string()))?;
+    let point = source.space().point(&winner.setting);
+    let point = point.map_err(|error| fail(error.to_string()))?;
+    let candidate = source
+        .render(&point)
+        .map_err(|error| fail(error.to_string()))?;
+    if *candidate.ptx != *ptx {
+        return Err(fail("it renders to another text".to_owned()));
+    }
+    Ok(candidate)
+}
+
+/// The task, if it is still the one that was judged.
+fn unchanged<'a>(task: &'a Task, config: &RunConfig) -> Result<&'a Task, String> {
+    if task.name == config.task && task.digest == config.task_digest {
+        return Ok(task);
+    }
+    Err(format!(
+        "the task `{}` at hand is not the one that the run judged: its files have changed",
+        config.task
+    ))
 }
 
 fn write_error(path: &Path) -> impl FnOnce(std::io::Error) -> ExportError {

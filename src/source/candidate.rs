@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::canon::squeezed;
 use super::error::{Finding, Place, SourceError};
+use super::formulas::{Formulas, LaunchFormula, TensorMapFormula, WorkspaceFormula};
 use super::header::{Header, LaunchLine, Placed, TensorMapLine};
 use super::knob::Setting;
 use super::plan::{Argument, Launch, LaunchPlan, TensorMap, Workspace};
@@ -38,7 +39,7 @@ impl Candidate {
             Ok(module) => ptx::digest(module).to_string(),
             Err(_) => Digest::of(self.ptx.as_bytes()).to_string(),
         };
-        let launches = self.host_side();
+        let launches = self.formulas().to_string();
         Digest::of_parts([kernel.as_bytes(), launches.as_bytes()])
     }
 
@@ -60,6 +61,54 @@ impl Candidate {
             .collect();
         self.plan_at(&names)
             .map_err(|finding| SourceError::new(&self.text, vec![finding]))
+    }
+
+    /// The host side for every problem size: formulas over the task's sizes and the device's facts.
+    pub fn formulas(&self) -> Formulas {
+        let one = |value: &Placed<Expr>| self.substituted(value.value.text());
+        let all = |values: &[Placed<Expr>]| values.iter().map(one).collect();
+        Formulas {
+            workspaces: self
+                .header
+                .workspaces
+                .iter()
+                .map(|line| WorkspaceFormula {
+                    name: line.name.clone(),
+                    dtype: line.dtype,
+                    elements: one(&line.elements),
+                    zero: line.zero,
+                })
+                .collect(),
+            tensor_maps: self
+                .header
+                .tensor_maps
+                .iter()
+                .map(|line| TensorMapFormula {
+                    name: line.name.value.clone(),
+                    base: line.base.clone(),
+                    dtype: line.dtype,
+                    dims: all(&line.dims),
+                    strides: all(&line.strides),
+                    tile: all(&line.tile),
+                    swizzle: line.swizzle.as_ref().map(one),
+                    promotion: line.promotion.as_ref().map(one),
+                    nan_fill: line.nan_fill,
+                })
+                .collect(),
+            launches: self
+                .header
+                .launches
+                .iter()
+                .map(|line| LaunchFormula {
+                    entry: line.entry.value.clone(),
+                    grid: all(&line.grid),
+                    block: all(&line.block),
+                    smem: line.smem.as_ref().map(one),
+                    cluster: all(&line.cluster),
+                    args: all(&line.args),
+                })
+                .collect(),
+        }
     }
 
     fn plan_at(&self, names: &BTreeMap<String, Value>) -> Result<LaunchPlan, Finding> {
@@ -177,53 +226,6 @@ impl Candidate {
                 format!("the text `{text}` cannot be passed to a kernel"),
             )),
         }
-    }
-
-    /// Workspaces, tensor maps and launches as text, knobs and derived values replaced by what they are.
-    fn host_side(&self) -> String {
-        let mut out = String::new();
-        let mut field = |name: &str, values: &[&Placed<Expr>]| {
-            out.push_str(name);
-            for value in values {
-                out.push('\t');
-                out.push_str(&self.substituted(value.value.text()));
-            }
-            out.push('\n');
-        };
-        let all = |values: &[Placed<Expr>]| -> Vec<Placed<Expr>> { values.to_vec() };
-        for line in &self.header.workspaces {
-            let what = format!("workspace {} {:?} {}", line.name, line.dtype, line.zero);
-            field(&what, &[&line.elements]);
-        }
-        for line in &self.header.tensor_maps {
-            let what = format!(
-                "tensormap {} {} {:?} {}",
-                line.name.value, line.base, line.dtype, line.nan_fill
-            );
-            field(&what, &[]);
-            for (name, values) in [
-                ("dims", all(&line.dims)),
-                ("strides", all(&line.strides)),
-                ("box", all(&line.tile)),
-                ("swizzle", line.swizzle.iter().cloned().collect()),
-                ("promotion", line.promotion.iter().cloned().collect()),
-            ] {
-                field(name, &values.iter().collect::<Vec<_>>());
-            }
-        }
-        for line in &self.header.launches {
-            field(&format!("launch {}", line.entry.value), &[]);
-            for (name, values) in [
-                ("grid", all(&line.grid)),
-                ("block", all(&line.block)),
-                ("smem", line.smem.iter().cloned().collect()),
-                ("cluster", all(&line.cluster)),
-                ("args", all(&line.args)),
-            ] {
-                field(name, &values.iter().collect::<Vec<_>>());
-            }
-        }
-        out
     }
 
     fn substituted(&self, expression: &str) -> String {

@@ -21,6 +21,7 @@
 mod candidate;
 mod canon;
 mod error;
+mod formulas;
 mod header;
 mod knob;
 mod plan;
@@ -33,6 +34,7 @@ use std::sync::Arc;
 
 pub use candidate::Candidate;
 pub use error::{Place, SourceError};
+pub use formulas::{Formulas, LaunchFormula, TensorMapFormula, WorkspaceFormula};
 pub use knob::{Knob, KnobValue, Point, Setting};
 pub use plan::{Argument, DType, Launch, LaunchPlan, TensorMap, Workspace};
 pub use space::{Require, Space, SpaceError};
