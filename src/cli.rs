@@ -61,6 +61,8 @@ pub enum Command {
     Compare(CompareArgs),
     /// Write the winner of a run: PTX, cubin, certificate, loaders.
     Export(ExportArgs),
+    /// Write a run as one compressed trace, to share and to search on again (recorded:FILE).
+    Trace(TraceArgs),
     /// List the tasks.
     Tasks,
     /// Make a task folder from a PTX file.
@@ -235,6 +237,16 @@ pub struct ExportArgs {
     pub dir: PathBuf,
     /// Folder to write.
     #[arg(long, value_name = "DIR")]
+    pub to: PathBuf,
+}
+
+/// `trace`.
+#[derive(Debug, Args)]
+pub struct TraceArgs {
+    /// The run's folder.
+    pub dir: PathBuf,
+    /// File to write, ending in .jsonl.gz.
+    #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
 }
 

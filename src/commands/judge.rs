@@ -207,9 +207,13 @@ fn open_device(spec: &DeviceSpec) -> anyhow::Result<(Arc<dyn Device>, String, bo
     }
 }
 
-/// A table of measurements: a run folder of our own, or the file of another tuner.
+/// A table of measurements: a run folder or trace of our own, or the file of another tuner.
 fn open_table(task: &str, path: &Path, global: &Global) -> anyhow::Result<Judge> {
-    if path.is_dir() {
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
+    if path.is_dir() || name.ends_with(".jsonl.gz") {
         return open_trace(task, path, global);
     }
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;

@@ -12,6 +12,7 @@ mod search;
 mod session;
 mod show;
 mod tasks;
+mod trace;
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
@@ -45,6 +46,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Show(args) => show::run(&args, &global),
         Command::Compare(args) => compare::run(&args, &global),
         Command::Export(args) => export::run(&args, &global),
+        Command::Trace(args) => trace::run(&args),
         Command::Tasks => tasks::run(&global),
         Command::NewTask(args) => new_task::run(&args, &global),
         Command::Doctor => doctor::run(&global),

@@ -5,6 +5,7 @@ mod config;
 mod event;
 mod log;
 mod objects;
+mod trace;
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -13,10 +14,12 @@ pub use config::{BaselineTime, ModelConfig, RootConfig, RunConfig};
 pub use event::{Event, FORMAT, Line, StoredChild, StoredKernel};
 pub use log::LogWriter;
 pub use objects::Objects;
+pub use trace::write as write_trace;
 
 use crate::search::StopRules;
+use crate::units::Digest;
 
-/// A run folder opened for reading: for `show`, `export`, `compare`.
+/// A run opened for reading, from its folder or a trace: for `show`, `export`, `compare`.
 #[derive(Debug)]
 pub struct StoredRun {
     /// Where it is.
@@ -44,8 +47,11 @@ pub struct RunWriter {
 }
 
 impl StoredRun {
-    /// Reads a run folder; one that is being written is read as far as it is.
+    /// Reads a run folder, as far as it is written, or a trace file.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
+        if folder.is_file() {
+            return trace::read(folder);
+        }
         let config = read_config(folder)?;
         let (lines, _) = log::read_log(&folder.join("events.jsonl"))?;
         let objects = Objects::open(folder.join("objects"))?;
@@ -138,6 +144,15 @@ pub enum StoreError {
         /// The folder.
         path: PathBuf,
     },
+    /// A trace brings sources only.
+    #[error("object {} is not in the trace: traces hold sources, not kernels; export from the run's folder", digest.short())]
+    LeftBehind {
+        /// Which.
+        digest: Digest,
+    },
+    /// A trace cannot be added to.
+    #[error("a trace is read only; a run goes on in its folder")]
+    ReadOnly,
     /// Somebody is writing it.
     #[error("{} is in use by another warptree process", path.display())]
     Locked {
@@ -202,13 +217,18 @@ fn read_config(folder: &Path) -> Result<RunConfig, StoreError> {
         what: error.to_string(),
     };
     let version: Versioned = toml::from_str(&text).map_err(damaged)?;
-    if version.format != FORMAT {
-        return Err(StoreError::Version {
-            path,
-            found: version.format,
-        });
-    }
+    check_format(&path, version.format)?;
     toml::from_str(&text).map_err(damaged)
+}
+
+fn check_format(path: &Path, found: u32) -> Result<(), StoreError> {
+    match found {
+        FORMAT => Ok(()),
+        found => Err(StoreError::Version {
+            path: path.to_owned(),
+            found,
+        }),
+    }
 }
 
 fn write_config(folder: &Path, config: &RunConfig) -> Result<(), StoreError> {

@@ -1,34 +1,47 @@
 //! Content-addressed files of a run: sources, renderings, cubins. Written whole or not at all.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::StoreError;
 use crate::units::Digest;
 
-/// The folder `objects/` of a run.
+/// The folder `objects/` of a run, or what a trace brought of it.
 #[derive(Clone, Debug)]
-pub struct Objects {
-    folder: PathBuf,
+pub enum Objects {
+    /// On disk.
+    Folder(PathBuf),
+    /// Read only.
+    Memory(BTreeMap<Digest, Vec<u8>>),
 }
 
 impl Objects {
     /// Opens or makes the folder.
     pub fn open(folder: PathBuf) -> Result<Self, StoreError> {
         fs::create_dir_all(&folder).map_err(StoreError::io("create", &folder))?;
-        Ok(Self { folder })
+        Ok(Self::Folder(folder))
+    }
+
+    /// Objects that a trace brought.
+    pub(super) fn in_memory(objects: BTreeMap<Digest, Vec<u8>>) -> Self {
+        Self::Memory(objects)
     }
 
     /// Stores `bytes` under their hash; storing the same bytes again is free.
     pub fn put(&self, bytes: &[u8]) -> Result<Digest, StoreError> {
         let digest = Digest::of(bytes);
-        let path = self.path(digest);
+        let folder = match self {
+            Self::Folder(folder) => folder,
+            Self::Memory(_) => return Err(StoreError::ReadOnly),
+        };
+        let path = folder.join(digest.to_string());
         if path.exists() {
             return Ok(digest);
         }
         let write = || -> std::io::Result<()> {
-            let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
+            let mut file = tempfile::NamedTempFile::new_in(folder)?;
             file.write_all(bytes)?;
             file.as_file().sync_data()?;
             file.persist(&path).map_err(|error| error.error)?;
@@ -40,8 +53,19 @@ impl Objects {
 
     /// Reads an object and checks that it is what its name says.
     pub fn get(&self, digest: Digest) -> Result<Vec<u8>, StoreError> {
-        let path = self.path(digest);
-        let bytes = fs::read(&path).map_err(StoreError::io("read", &path))?;
+        let (path, bytes) = match self {
+            Self::Folder(folder) => {
+                let path = folder.join(digest.to_string());
+                let bytes = fs::read(&path).map_err(StoreError::io("read", &path))?;
+                (path, bytes)
+            }
+            Self::Memory(objects) => {
+                let bytes = objects
+                    .get(&digest)
+                    .ok_or(StoreError::LeftBehind { digest })?;
+                (PathBuf::from(digest.to_string()), bytes.clone())
+            }
+        };
         if Digest::of(&bytes) != digest {
             return Err(StoreError::Damaged {
                 path,
@@ -55,12 +79,8 @@ impl Objects {
     /// Reads an object that is text.
     pub fn text(&self, digest: Digest) -> Result<String, StoreError> {
         String::from_utf8(self.get(digest)?).map_err(|_| StoreError::Damaged {
-            path: self.path(digest),
+            path: PathBuf::from(digest.to_string()),
             what: "it should be text but is not UTF-8".into(),
         })
-    }
-
-    fn path(&self, digest: Digest) -> PathBuf {
-        Path::new(&self.folder).join(digest.to_string())
     }
 }
