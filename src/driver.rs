@@ -14,9 +14,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::device::RigError;
-use crate::evaluate::{Evaluation, Evaluator};
+use crate::evaluate::{Evaluation, Evaluator, Kernel};
 use crate::propose::{Proposal, ProposalRequest, ProposeError, Proposer};
-use crate::search::{Applied, Expander, Request, Search, StopReason, Ticket, Value};
+use crate::search::{
+    Applied, Child, Expander, Outcome, Request, Search, StopReason, Ticket, Value,
+};
 use crate::source::{Point, Setting, Source};
 use crate::store::{Event, Line, RunWriter, StoreError, StoredChild, StoredKernel};
 use crate::task::Task;
@@ -48,7 +50,7 @@ pub struct Rig<'a> {
 /// Watches a run: the terminal, a JSON stream, nothing.
 pub trait Observer {
     /// An event was applied, now or in an earlier session of the run.
-    fn applied(&mut self, line: &Line, applied: &Applied, search: &Search);
+    fn applied(&mut self, line: &Line, search: &Search);
 
     /// A tenth of a second passed.
     fn tick(&mut self) {}
@@ -94,8 +96,8 @@ pub fn drive(
 ) -> Result<Ended, DriveError> {
     let mut fold = Fold::new(&run.config, &run.objects)?;
     for line in past {
-        let applied = fold.replay(line, &run.objects)?;
-        observer.applied(line, &applied, &fold.search);
+        fold.replay(line, &run.objects)?;
+        observer.applied(line, &fold.search);
     }
     let elapsed_before = past.last().map_or(0, |line| line.elapsed_ms);
     let (to_workers, work) = mpsc::channel::<Work>();
@@ -161,7 +163,7 @@ impl Drive<'_> {
                 }
             }
             if let Some((request, answer)) = self.take_next(&mut arrived) {
-                let event = self.event(request, answer)?;
+                let event = self.take(request, answer)?;
                 self.record(event, observer)?;
                 continue;
             }
@@ -238,20 +240,19 @@ impl Drive<'_> {
             .expect("invariant: workers live as long as the driver");
     }
 
-    fn event(&self, request: Request, answer: Answer) -> Result<Event, DriveError> {
+    /// Tells the search and writes down what it was told and what that changed. A process that dies in
+    /// between has told nobody: the request is made again on resume.
+    fn take(&mut self, request: Request, answer: Answer) -> Result<Event, DriveError> {
+        let ticket = request.ticket();
         Ok(match (request, answer) {
-            (
-                Request::Evaluate {
-                    ticket,
-                    node,
-                    point,
-                },
-                Answer::Evaluated(result, took),
-            ) => {
-                let evaluation = result.map_err(|error| DriveError::Rig {
+            (Request::Evaluate { node, point, .. }, Answer::Evaluated(result, took)) => {
+                let mut evaluation = result.map_err(|error| DriveError::Rig {
                     error,
                     folder: self.run.folder.display().to_string(),
                 })?;
+                let kernel = evaluation.kernel.take();
+                let value = Value::from(&evaluation.verdict);
+                let applied = self.tell(&Outcome::Evaluated { ticket, value });
                 let source = self.fold.search.source(node);
                 Event::Evaluated {
                     ticket,
@@ -260,35 +261,42 @@ impl Drive<'_> {
                         .map(|source| source.space().setting(&point))
                         .unwrap_or_default(),
                     point,
-                    kernel: self.store_if_best(&evaluation)?,
+                    kernel: self.store_if(applied.best, kernel)?,
+                    best: applied.best,
                     evaluation: Box::new(evaluation),
                     took_ms: took.as_millis() as u64,
                 }
             }
-            (
-                Request::Expand {
-                    ticket, node, by, ..
-                },
-                Answer::Proposed(result),
-            ) => match result {
-                Ok(proposals) => Event::Expanded {
-                    ticket,
-                    node,
-                    by,
-                    children: self.store_children(proposals)?,
-                },
-                Err(ProposeError::Unusable(message)) => Event::ExpandFailed {
-                    ticket,
-                    node,
-                    by,
-                    message,
-                },
-                Err(ProposeError::Unavailable(message)) => Event::Unavailable {
-                    ticket,
-                    node,
-                    by,
-                    message,
-                },
+            (Request::Expand { node, by, .. }, Answer::Proposed(result)) => match result {
+                Ok(proposed) => {
+                    let children = proposed.iter().map(|(_, child)| child.clone()).collect();
+                    let applied = self.tell(&Outcome::Expanded { ticket, children });
+                    let children = self.store_children(proposed, applied)?;
+                    Event::Expanded {
+                        ticket,
+                        node,
+                        by,
+                        children,
+                    }
+                }
+                Err(ProposeError::Unusable(message)) => {
+                    self.tell(&Outcome::ExpandFailed { ticket });
+                    Event::ExpandFailed {
+                        ticket,
+                        node,
+                        by,
+                        message,
+                    }
+                }
+                Err(ProposeError::Unavailable(message)) => {
+                    self.tell(&Outcome::Unavailable { ticket });
+                    Event::Unavailable {
+                        ticket,
+                        node,
+                        by,
+                        message,
+                    }
+                }
             },
             (Request::Evaluate { .. }, Answer::Proposed(_))
             | (Request::Expand { .. }, Answer::Evaluated(..)) => {
@@ -297,12 +305,19 @@ impl Drive<'_> {
         })
     }
 
+    fn tell(&mut self, outcome: &Outcome) -> Applied {
+        self.fold
+            .tell(outcome)
+            .expect("invariant: only what is in flight is answered, and in kind")
+    }
+
     /// Keeps the bytes of a kernel that beats all before it: they are what an export hands out.
-    fn store_if_best(&self, evaluation: &Evaluation) -> Result<Option<StoredKernel>, StoreError> {
-        let cost = Value::from(&evaluation.verdict).cost();
-        let best = self.fold.search.best().map(|(_, _, best)| best);
-        let improves = cost.is_some_and(|cost| best.is_none_or(|best| cost < best));
-        let (true, Some(kernel)) = (improves, &evaluation.kernel) else {
+    fn store_if(
+        &self,
+        best: bool,
+        kernel: Option<Kernel>,
+    ) -> Result<Option<StoredKernel>, StoreError> {
+        let (true, Some(kernel)) = (best, kernel) else {
             return Ok(None);
         };
         Ok(Some(StoredKernel {
@@ -311,13 +326,19 @@ impl Drive<'_> {
         }))
     }
 
-    fn store_children(&self, proposals: Vec<Proposal>) -> Result<Vec<StoredChild>, StoreError> {
-        proposals
+    fn store_children(
+        &self,
+        proposed: Vec<(Proposal, Child)>,
+        applied: Applied,
+    ) -> Result<Vec<StoredChild>, StoreError> {
+        proposed
             .into_iter()
-            .map(|proposal| {
+            .zip(applied.children)
+            .map(|((proposal, _), grown)| {
                 Ok(StoredChild {
                     label: proposal.label,
                     source: self.run.objects.put(proposal.text.as_bytes())?,
+                    grown,
                     settings: proposal.settings,
                     rationale: proposal.rationale,
                 })
@@ -328,8 +349,8 @@ impl Drive<'_> {
     fn record(&mut self, event: Event, observer: &mut dyn Observer) -> Result<(), DriveError> {
         self.finished = None;
         let line = self.run.log.append(self.elapsed(), event)?;
-        let applied = self.fold.apply(&line, &self.run.objects)?;
-        observer.applied(&line, &applied, &self.fold.search);
+        self.fold.note(&line);
+        observer.applied(&line, &self.fold.search);
         Ok(())
     }
 
@@ -359,7 +380,7 @@ struct ProposeWork {
 
 enum Answer {
     Evaluated(Result<Evaluation, RigError>, Duration),
-    Proposed(Result<Vec<Proposal>, ProposeError>),
+    Proposed(Result<Vec<(Proposal, Child)>, ProposeError>),
 }
 
 /// A worker thread: answers until the driver hangs up.
@@ -385,7 +406,7 @@ fn serve(rig: &Rig<'_>, work: &Mutex<Receiver<Work>>, to_driver: &Sender<(Ticket
     }
 }
 
-fn propose(rig: &Rig<'_>, work: &ProposeWork) -> Result<Vec<Proposal>, ProposeError> {
+fn propose(rig: &Rig<'_>, work: &ProposeWork) -> Result<Vec<(Proposal, Child)>, ProposeError> {
     let proposer = rig
         .proposers
         .iter()
@@ -393,7 +414,7 @@ fn propose(rig: &Rig<'_>, work: &ProposeWork) -> Result<Vec<Proposal>, ProposeEr
         .map(|(_, proposer)| proposer);
     let (Some(proposer), Some(task)) = (proposer, rig.task) else {
         return Err(ProposeError::Unavailable(format!(
-            "this run has no {:?} proposer",
+            "this run has no {} proposer",
             work.by
         )));
     };
@@ -405,13 +426,17 @@ fn propose(rig: &Rig<'_>, work: &ProposeWork) -> Result<Vec<Proposal>, ProposeEr
         history: &work.tried,
         attempt: work.attempt,
     })?;
-    for proposal in &proposals {
-        if let Err(error) = Source::parse(&proposal.text) {
-            return Err(ProposeError::Unusable(format!(
-                "{}: {error}",
-                proposal.label
-            )));
-        }
-    }
-    Ok(proposals)
+    proposals
+        .into_iter()
+        .map(|proposal| {
+            let source = Source::parse(&proposal.text)
+                .map_err(|error| ProposeError::Unusable(format!("{}: {error}", proposal.label)))?;
+            let child = Child {
+                label: proposal.label.clone(),
+                source: Arc::new(source),
+                settings: proposal.settings.clone(),
+            };
+            Ok((proposal, child))
+        })
+        .collect()
 }

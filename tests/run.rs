@@ -9,10 +9,10 @@ use warptree::driver::{Ended, Fold, Observer, Rig, drive};
 use warptree::evaluate::recorded::{Recorded, Row, Table};
 use warptree::propose::ProposerKind;
 use warptree::report::Story;
-use warptree::search::{Applied, Search, SearchParams, StopReason, StopRules};
+use warptree::search::{NodeId, Search, SearchParams, StopReason, StopRules};
 use warptree::source::KnobValue;
 use warptree::store::{
-    Event, FORMAT, Line, RootConfig, RunConfig, RunWriter, StoreError, StoredRun,
+    Event, FORMAT, Line, RootConfig, RunConfig, RunWriter, StoreError, StoredRun, write_trace,
 };
 use warptree::units::{Digest, Nanos, SmArch};
 
@@ -71,6 +71,7 @@ fn config(source: &str, budget: u32) -> RunConfig {
             ..SearchParams::default()
         },
         roots: vec![RootConfig {
+            node: NodeId(1),
             label: "table".into(),
             source: Digest::of(source),
         }],
@@ -84,7 +85,7 @@ struct StopAfter<'a> {
 }
 
 impl Observer for StopAfter<'_> {
-    fn applied(&mut self, _: &Line, _: &Applied, _: &Search) {
+    fn applied(&mut self, _: &Line, _: &Search) {
         if let Some(left) = &mut self.left {
             *left = left.saturating_sub(1);
             if *left == 0 {
@@ -132,6 +133,7 @@ fn timeless(folder: &Path) -> Vec<Event> {
                 setting,
                 evaluation,
                 kernel,
+                best,
                 ..
             } => Event::Evaluated {
                 ticket,
@@ -140,6 +142,7 @@ fn timeless(folder: &Path) -> Vec<Event> {
                 setting,
                 evaluation,
                 kernel,
+                best,
                 took_ms: 0,
             },
             other => other,
@@ -235,6 +238,32 @@ fn the_story_is_the_fold_of_the_log() {
     assert_eq!(fold.search.evaluations(), 120);
 }
 
+/// A trace tells the same story, and answers the same search.
+#[test]
+fn a_trace_is_the_run_in_one_file() {
+    let scratch = tempfile::tempdir().expect("scratch");
+    let folder = scratch.path().join("run");
+    go(&folder, 40, 2, None);
+    let run = StoredRun::open(&folder).expect("opens");
+    let file = scratch.path().join("traces/run.jsonl.gz");
+    write_trace(&run, &file).expect("writes");
+    assert!(matches!(
+        write_trace(&run, &file),
+        Err(StoreError::Exists { .. })
+    ));
+    let trace = StoredRun::open(&file).expect("opens");
+    assert_eq!(trace.config, run.config);
+    assert_eq!(trace.lines, run.lines);
+    let stories = [&run, &trace].map(|run| Story::read(run, 5).expect("reads").to_string());
+    assert_eq!(stories[0], stories[1]);
+    let bytes = std::fs::read(&file).expect("reads");
+    std::fs::write(&file, &bytes[..bytes.len() / 2]).expect("writes");
+    let cut = StoredRun::open(&file).expect_err("half a file").to_string();
+    assert!(cut.contains("line "), "{cut}");
+    std::fs::write(&file, "no gzip").expect("writes");
+    assert!(StoredRun::open(&file).is_err());
+}
+
 #[test]
 fn damage_is_told_and_nothing_is_overwritten() {
     let scratch = tempfile::tempdir().expect("scratch");
@@ -265,9 +294,12 @@ fn damage_is_told_and_nothing_is_overwritten() {
 
     std::fs::write(&log, text.replacen("\"ticket\":2", "\"ticket\":900", 1)).expect("writes");
     let run = StoredRun::open(&folder).expect("opens");
-    let diverged = Story::read(&run, 1)
-        .expect_err("nobody asked 900")
-        .to_string();
+    let mut fold = Fold::new(&run.config, &run.objects).expect("folds");
+    let diverged = run
+        .lines
+        .iter()
+        .find_map(|line| fold.replay(line, &run.objects).err());
+    let diverged = diverged.expect("nobody asked 900").to_string();
     assert!(diverged.contains("900"), "{diverged}");
 
     std::fs::write(&log, text.replacen("{", "[", 1)).expect("writes");

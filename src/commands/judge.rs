@@ -11,10 +11,9 @@ use super::note;
 use crate::cli::{Global, JudgeArgs};
 use crate::device::cuda::{self, CudaPool, WorkerCommand};
 use crate::device::{Device, Gpu, SimDevice};
-use crate::driver::Fold;
 use crate::evaluate::recorded::{self, Recorded, Trace};
 use crate::evaluate::{self, Cached, Evaluator, Pipeline};
-use crate::store::{BaselineTime, Event, StoredRun};
+use crate::store::{BaselineTime, Event, RunGraph, StoredRun};
 use crate::task::{Catalogue, Task};
 use crate::toolchain::{self, Network, Places};
 use crate::units::{Digest, Nanos, SmArch};
@@ -248,24 +247,23 @@ fn open_trace(task: &str, path: &Path, global: &Global) -> anyhow::Result<Judge>
             config.task
         );
     }
-    let mut fold = Fold::new(config, &run.objects)?;
-    let mut verdicts = Vec::new();
-    for line in &run.lines {
-        if let Event::Evaluated {
+    let graph = RunGraph::read(&run)?;
+    let verdicts = run.lines.iter().filter_map(|line| match &line.event {
+        Event::Evaluated {
             node,
             setting,
             evaluation,
             ..
-        } = &line.event
-        {
-            let source = fold
-                .search
-                .source(*node)
-                .context("the log names a node before it exists")?;
-            verdicts.push((source.digest(), setting.clone(), evaluation.verdict.clone()));
+        } => {
+            let source = graph.node(*node)?.source.digest();
+            Some((source, setting.clone(), evaluation.verdict.clone()))
         }
-        fold.replay(line, &run.objects)?;
-    }
+        Event::Expanded { .. }
+        | Event::ExpandFailed { .. }
+        | Event::Unavailable { .. }
+        | Event::Finished { .. } => None,
+    });
+    let evaluator = Box::new(Trace::new(verdicts));
     let task = Arc::new(Catalogue::open(global.tasks.as_deref())?.task(task)?);
     let sources = config
         .roots
@@ -278,7 +276,7 @@ fn open_trace(task: &str, path: &Path, global: &Global) -> anyhow::Result<Judge>
         sources,
         gpu_name: config.gpu.clone(),
         device: format!("recorded:{}", path.display()),
-        evaluator: Box::new(Trace::new(verdicts)),
+        evaluator,
         times: "recorded",
         gpu: None,
         arch: config.arch,

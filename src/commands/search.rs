@@ -10,7 +10,7 @@ use super::session::{self, Session};
 use super::{Exit, note};
 use crate::cli::{Global, LimitArgs, SearchArgs};
 use crate::propose::ProposerKind;
-use crate::search::{Plateau, SearchParams, StopRules};
+use crate::search::{NodeId, Plateau, SearchParams, StopRules};
 use crate::store::{FORMAT, ModelConfig, RootConfig, RunConfig, RunWriter};
 use crate::units::{Digest, Nanos};
 
@@ -98,14 +98,31 @@ pub(super) fn config(
             stop,
             ..SearchParams::default()
         },
-        roots: sources
-            .iter()
-            .map(|(label, text)| RootConfig {
-                label: label.clone(),
-                source: Digest::of(text.as_bytes()),
-            })
-            .collect(),
+        roots: roots(sources),
     }
+}
+
+/// The root's children: equal sources share a node.
+fn roots(sources: &[(String, Arc<str>)]) -> Vec<RootConfig> {
+    let mut known: Vec<Digest> = Vec::new();
+    sources
+        .iter()
+        .map(|(label, text)| {
+            let source = Digest::of(text.as_bytes());
+            let place = known
+                .iter()
+                .position(|known| *known == source)
+                .unwrap_or_else(|| {
+                    known.push(source);
+                    known.len() - 1
+                });
+            RootConfig {
+                node: NodeId(place as u32 + 1),
+                label: label.clone(),
+                source,
+            }
+        })
+        .collect()
 }
 
 /// The seed and the spaces wanted (all where none is named), by label.

@@ -14,7 +14,7 @@ use crate::device::RigError;
 use crate::driver::{DriveError, Observer, Rig, drive};
 use crate::evaluate::Evaluator;
 use crate::propose::{ProposalRequest, ProposeError, Proposer, ProposerKind};
-use crate::search::{Applied, Expander, Search};
+use crate::search::{Expander, Search};
 use crate::source::{Point, Source};
 use crate::store::{Event, Line, RunConfig, RunWriter, StoreError, StoredRun};
 use crate::task::Task;
@@ -240,5 +240,5 @@ fn unusable() -> Judged {
 struct Quiet;
 
 impl Observer for Quiet {
-    fn applied(&mut self, _: &Line, _: &Applied, _: &Search) {}
+    fn applied(&mut self, _: &Line, _: &Search) {}
 }

@@ -1,5 +1,5 @@
-//! The fold: the search's state from a run's configuration and its log. `resume` goes on from it; `show`
-//! and `export` read it. It waits for nobody and writes nothing.
+//! The fold: the search's state from a run's configuration and its log, by asking and telling the engine as
+//! the live run did. `resume` goes on from it. It waits for nobody and writes nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::History;
 use crate::propose::ProposerKind;
 use crate::search::{
-    Applied, Child, Expander, Next, Outcome, Request, Root, Search, StopReason, Ticket, Value,
+    Applied, ApplyError, Child, Expander, Next, Outcome, Request, Root, Search, StopReason, Ticket,
+    Value,
 };
 use crate::source::Source;
 use crate::store::{Event, Line, Objects, RunConfig, StoreError};
@@ -43,8 +44,8 @@ pub enum FoldError {
     },
     /// The log answers what was not asked.
     #[error(
-        "event {seq}: {message}; the log was edited, or made by another version of the engine: \
-         `show` of that version still reads it, a new `search` starts afresh"
+        "event {seq}: {message}; the log was edited, or made by another version of the engine, and the run \
+         cannot go on: `show` and `export` still read it, a new `search` starts afresh"
     )]
     Diverged {
         /// Which event.
@@ -84,9 +85,24 @@ impl Fold {
 
     /// Takes in a stored line as the live run did: all requests are asked for before each answer, as soon
     /// as the one before it was recorded. An answer that came after the time limit was asked for before it.
-    pub fn replay(&mut self, line: &Line, objects: &Objects) -> Result<Applied, FoldError> {
+    pub fn replay(&mut self, line: &Line, objects: &Objects) -> Result<(), FoldError> {
         self.ask(self.elapsed);
-        self.apply(line, objects)
+        let diverged = |message: String| FoldError::Diverged {
+            seq: line.seq,
+            message,
+        };
+        if let Some(outcome) = outcome(&line.event, objects)? {
+            let applied = self
+                .tell(&outcome)
+                .map_err(|error| diverged(error.to_string()))?;
+            if applied != recorded(&line.event) {
+                return Err(diverged(
+                    "it changes another thing now than it did then".into(),
+                ));
+            }
+        }
+        self.note(line);
+        Ok(())
     }
 
     /// Asks for as many requests as the search gives; also says why it gives none any more.
@@ -104,22 +120,34 @@ impl Fold {
         }
     }
 
-    /// Takes in an event.
-    pub fn apply(&mut self, line: &Line, objects: &Objects) -> Result<Applied, FoldError> {
-        self.elapsed = Duration::from_millis(line.elapsed_ms);
-        let Some(outcome) = outcome(&line.event, objects)? else {
-            return Ok(Applied::default());
-        };
-        let applied = self
-            .search
-            .apply(&outcome)
-            .map_err(|error| FoldError::Diverged {
-                seq: line.seq,
-                message: error.to_string(),
-            })?;
+    /// Tells the search an outcome.
+    pub(super) fn tell(&mut self, outcome: &Outcome) -> Result<Applied, ApplyError> {
+        let applied = self.search.apply(outcome)?;
         self.in_flight.remove(&outcome.ticket());
-        self.history.note(&line.event, &applied);
         Ok(applied)
+    }
+
+    /// Remembers an event that the search was told.
+    pub(super) fn note(&mut self, line: &Line) {
+        self.elapsed = Duration::from_millis(line.elapsed_ms);
+        self.history.note(&line.event);
+    }
+}
+
+/// What an event changed when it was made.
+fn recorded(event: &Event) -> Applied {
+    match event {
+        Event::Evaluated { best, .. } => Applied {
+            best: *best,
+            children: Vec::new(),
+        },
+        Event::Expanded { children, .. } => Applied {
+            best: false,
+            children: children.iter().map(|child| child.grown.clone()).collect(),
+        },
+        Event::ExpandFailed { .. } | Event::Unavailable { .. } | Event::Finished { .. } => {
+            Applied::default()
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::search::{Applied, Grown, NodeId};
+use crate::search::{Grown, NodeId};
 use crate::source::Setting;
 use crate::store::Event;
 use crate::units::Nanos;
@@ -35,8 +35,8 @@ enum Led {
 }
 
 impl History {
-    /// Takes in an event and what it changed.
-    pub(super) fn note(&mut self, event: &Event, applied: &Applied) {
+    /// Takes in an event.
+    pub(super) fn note(&mut self, event: &Event) {
         match event {
             Event::Evaluated {
                 node,
@@ -55,20 +55,17 @@ impl History {
                 entry.last = Some((setting.clone(), verdict.clone()));
             }
             Event::Expanded { node, children, .. } => {
-                let tried = children
-                    .iter()
-                    .zip(&applied.children)
-                    .filter_map(|(child, grown)| {
-                        let outcome = match grown {
-                            Grown::New { node } | Grown::Joined { node } => Led::To(*node),
-                            Grown::Duplicate { .. } => Led::Nowhere("tried before".to_owned()),
-                            Grown::Settings { .. } => return None,
-                        };
-                        Some(Tried {
-                            label: child.label.clone(),
-                            outcome,
-                        })
-                    });
+                let tried = children.iter().filter_map(|child| {
+                    let outcome = match &child.grown {
+                        Grown::New { node } | Grown::Joined { node } => Led::To(*node),
+                        Grown::Duplicate { .. } => Led::Nowhere("tried before".to_owned()),
+                        Grown::Settings { .. } => return None,
+                    };
+                    Some(Tried {
+                        label: child.label.clone(),
+                        outcome,
+                    })
+                });
                 self.nodes.entry(*node).or_default().tried.extend(tried);
             }
             Event::ExpandFailed { node, message, .. } => {

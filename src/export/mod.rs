@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 pub use certificate::Certificate;
 
 use self::formula::Language;
-use crate::driver::FoldError;
 use crate::report::{Story, Winner};
 use crate::source::{Candidate, Source};
 use crate::store::{RunConfig, StoreError, StoredRun};
@@ -43,9 +42,6 @@ pub enum ExportError {
     /// The run folder.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Its log.
-    #[error(transparent)]
-    Fold(#[from] FoldError),
     /// There is nothing to export.
     #[error("the run in {} has no winner: no kernel passed every check", folder.display())]
     NoWinner {

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::story::setting_line;
 use crate::driver::Observer;
-use crate::search::{Applied, Search};
+use crate::search::Search;
 use crate::store::{Event, Line};
 use crate::units::Nanos;
 
@@ -100,12 +100,13 @@ impl Progress {
         format!("{best} · {} valid{failed}", self.valid)
     }
 
-    fn event(&mut self, line: &Line, applied: &Applied, search: &Search) {
+    fn event(&mut self, line: &Line, search: &Search) {
         match &line.event {
             Event::Evaluated {
                 node,
                 setting,
                 evaluation,
+                best,
                 ..
             } => {
                 self.judged += 1;
@@ -113,7 +114,7 @@ impl Progress {
                     Some(_) => self.valid += 1,
                     None => *self.stages.entry(evaluation.verdict.stage()).or_default() += 1,
                 }
-                let measurement = evaluation.verdict.measurement().filter(|_| applied.best);
+                let measurement = evaluation.verdict.measurement().filter(|_| *best);
                 if let Some(measurement) = measurement {
                     let time = measurement.time.nanos();
                     let told = self
@@ -163,13 +164,13 @@ impl Progress {
 }
 
 impl Observer for Progress {
-    fn applied(&mut self, line: &Line, applied: &Applied, search: &Search) {
+    fn applied(&mut self, line: &Line, search: &Search) {
         if self.format == Format::Json {
             let text = serde_json::to_string(line).unwrap_or_default();
             self.closed |= writeln!(io::stdout(), "{text}").is_err();
             return;
         }
-        self.event(line, applied, search);
+        self.event(line, search);
         if let Some(bar) = &self.bar {
             bar.set_position(self.judged);
             bar.set_message(self.counters());

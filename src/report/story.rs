@@ -7,11 +7,10 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::driver::{Fold, FoldError};
 use crate::evaluate::Evaluation;
 use crate::search::{NodeId, StopReason};
 use crate::source::{KnobValue, Setting};
-use crate::store::{Event, RunConfig, StoredKernel, StoredRun};
+use crate::store::{Event, RunConfig, RunGraph, StoreError, StoredKernel, StoredRun};
 use crate::units::{Digest, Nanos};
 use crate::verdict::{Diagnosis, Measurement, Resources};
 
@@ -133,15 +132,22 @@ pub struct Winner {
 
 impl Story {
     /// Reads a stored run; `top` kernels go into the table.
-    pub fn read(run: &StoredRun, top: usize) -> Result<Self, FoldError> {
-        let mut fold = Fold::new(&run.config, &run.objects)?;
+    pub fn read(run: &StoredRun, top: usize) -> Result<Self, StoreError> {
+        let graph = RunGraph::read(run)?;
         let mut teller = Teller::new(run.config.baseline.as_ref().map(|baseline| baseline.time));
         for line in &run.lines {
-            let applied = fold.replay(line, &run.objects)?;
-            teller.hear(line.elapsed_ms, &line.event, applied.best, &fold);
+            teller.hear(line.elapsed_ms, &line.event, &graph);
         }
-        Ok(teller.story(run, &fold, top))
+        Ok(teller.story(run, &graph, top))
     }
+}
+
+/// What was judged of a node.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    judged: u32,
+    valid: u32,
+    best: Option<Nanos>,
 }
 
 /// Gathers facts while events pass.
@@ -153,7 +159,7 @@ struct Teller {
     improvements: Vec<Improvement>,
     ranked: Vec<Ranked>,
     defaults: BTreeMap<NodeId, Nanos>,
-    rationales: BTreeMap<String, String>,
+    counts: BTreeMap<NodeId, Counts>,
     winner: Option<Winner>,
 }
 
@@ -167,71 +173,73 @@ impl Teller {
             improvements: Vec::new(),
             ranked: Vec::new(),
             defaults: BTreeMap::new(),
-            rationales: BTreeMap::new(),
+            counts: BTreeMap::new(),
             winner: None,
         }
     }
 
-    fn hear(&mut self, elapsed_ms: u64, event: &Event, best: bool, fold: &Fold) {
+    fn hear(&mut self, elapsed_ms: u64, event: &Event, graph: &RunGraph) {
         match event {
             Event::Evaluated {
                 node,
                 setting,
                 evaluation,
                 kernel,
+                best,
                 ..
             } => {
                 self.evaluations += 1;
                 self.ended = None;
                 self.count(evaluation);
+                let counts = self.counts.entry(*node).or_default();
+                counts.judged += 1;
                 let Some(measurement) = evaluation.verdict.measurement() else {
                     return;
                 };
-                let view = fold.search.node(*node);
-                let label = view
-                    .as_ref()
-                    .map_or_else(String::new, |view| view.label.to_owned());
                 let time = measurement.time.nanos();
-                if view.is_some_and(|view| is_default(view.source, setting)) {
+                counts.valid += 1;
+                counts.best = Some(
+                    counts
+                        .best
+                        .map_or(time, |best| if time < best { time } else { best }),
+                );
+                let Some(stored) = graph.node(*node) else {
+                    return;
+                };
+                if is_default(&stored.source, setting) {
                     self.defaults.insert(*node, time);
                 }
                 self.ranked.push(Ranked {
                     time,
                     speedup: self.baseline.map(|baseline| baseline.get() / time.get()),
                     factor: measurement.score.instructions.factor(),
-                    label: label.clone(),
+                    label: stored.label.clone(),
                     setting: setting.clone(),
                     resources: measurement.resources.clone(),
                 });
-                if best {
+                if *best {
                     self.improvements.push(Improvement {
                         evaluation: self.evaluations,
                         elapsed_ms,
                         time,
-                        label,
+                        label: stored.label.clone(),
                         setting: setting.clone(),
                     });
-                    let source = fold.search.source(*node);
-                    self.winner = source.map(|source| Winner {
+                    self.winner = Some(Winner {
                         candidate: evaluation.candidate,
                         node: *node,
-                        source: Digest::of(source.text.as_bytes()),
+                        source: stored.digest,
                         setting: setting.clone(),
                         kernel: *kernel,
                         measurement: measurement.clone(),
                     });
                 }
             }
-            Event::Expanded { children, .. } => {
-                for child in children {
-                    if let Some(rationale) = &child.rationale {
-                        self.rationales
-                            .insert(child.label.clone(), rationale.clone());
-                    }
-                }
-            }
+            Event::Expanded { .. } => {}
             Event::Finished { reason } => self.ended = Some(*reason),
-            Event::ExpandFailed { message, .. } => self.ending("no usable proposal", Some(message)),
+            Event::ExpandFailed { message, .. } => {
+                self.ending("no usable proposal", Some(message));
+            }
             Event::Unavailable { message, .. } => self.ending("proposer gone", Some(message)),
         }
     }
@@ -250,8 +258,8 @@ impl Teller {
         }
     }
 
-    fn story(mut self, run: &StoredRun, fold: &Fold, top: usize) -> Story {
-        let path = self.path(fold);
+    fn story(mut self, run: &StoredRun, graph: &RunGraph, top: usize) -> Story {
+        let path = self.path(graph);
         let cost = |ranked: &Ranked| ranked.time.get() / ranked.factor;
         self.ranked.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
         self.ranked.truncate(top);
@@ -277,18 +285,18 @@ impl Teller {
             path,
             improvements: self.improvements,
             top: self.ranked,
-            sources: fold
-                .search
+            sources: graph
                 .nodes()
-                .map(|node| SourceLine {
-                    node: node.id,
-                    parents: node.parents.clone(),
-                    label: node.label.to_owned(),
-                    evaluations: node.evaluations,
-                    valid: node.valid,
-                    best: node
-                        .best
-                        .and_then(|trial| trial.value.and_then(|value| value.cost())),
+                .map(|(id, node)| {
+                    let counts = self.counts.get(&id).copied().unwrap_or_default();
+                    SourceLine {
+                        node: id,
+                        parents: node.parents.clone(),
+                        label: node.label.clone(),
+                        evaluations: counts.judged,
+                        valid: counts.valid,
+                        best: counts.best,
+                    }
                 })
                 .collect(),
             winner: self.winner,
@@ -296,7 +304,7 @@ impl Teller {
     }
 
     /// From the first kernel through every edit to the winner's source, then the knobs moved there.
-    fn path(&self, fold: &Fold) -> Vec<Step> {
+    fn path(&self, graph: &RunGraph) -> Vec<Step> {
         let Some(winner) = &self.winner else {
             return Vec::new();
         };
@@ -322,21 +330,23 @@ impl Teller {
                 rationale,
             });
         };
-        for (node, label) in fold.search.lineage(winner.node) {
-            if label == "seed" {
-                continue;
+        for (id, node) in graph
+            .lineage(winner.node)
+            .into_iter()
+            .filter_map(|id| Some((id, graph.node(id)?)))
+        {
+            if node.label != "seed" {
+                let what = format!("{}, knobs at their defaults", node.label);
+                step(
+                    what,
+                    self.defaults.get(&id).copied(),
+                    node.rationale.clone(),
+                );
             }
-            let rationale = self.rationales.get(label).cloned();
-            step(
-                format!("{label}, knobs at their defaults"),
-                self.defaults.get(&node).copied(),
-                rationale,
-            );
         }
-        let moved = fold
-            .search
-            .source(winner.node)
-            .map(|source| moved(source, &winner.setting))
+        let moved = graph
+            .node(winner.node)
+            .map(|node| moved(&node.source, &winner.setting))
             .unwrap_or_default();
         if !moved.is_empty() {
             step(moved, Some(winner.measurement.time.nanos()), None);
@@ -407,7 +417,7 @@ impl fmt::Display for Story {
         for step in &self.path {
             let time = step
                 .time
-                .map_or("failed".to_owned(), |time| time.to_string());
+                .map_or("not judged".to_owned(), |time| time.to_string());
             let gain = step
                 .gain
                 .map_or(String::new(), |gain| format!("{gain:.2}×"));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::propose::ProposerKind;
-use crate::search::SearchParams;
+use crate::search::{NodeId, SearchParams};
 use crate::units::{Digest, Nanos, SmArch};
 
 /// What a run was asked to do and with what.
@@ -79,6 +79,8 @@ pub struct BaselineTime {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RootConfig {
+    /// Its node.
+    pub node: NodeId,
     /// `seed`, or the space's name.
     pub label: String,
     /// Its text, in the object store.

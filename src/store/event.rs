@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::evaluate::Evaluation;
-use crate::search::{Expander, NodeId, StopReason, Ticket};
+use crate::search::{Expander, Grown, NodeId, StopReason, Ticket};
 use crate::source::{Point, Setting};
 use crate::units::Digest;
 
@@ -42,6 +42,8 @@ pub enum Event {
         /// What was assembled, where it is the best so far: the very bytes that were judged.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         kernel: Option<StoredKernel>,
+        /// It is the best so far.
+        best: bool,
         /// Wall time of the evaluation, in milliseconds.
         took_ms: u64,
     },
@@ -114,6 +116,8 @@ pub struct StoredChild {
     pub label: String,
     /// The child's source text, in the object store.
     pub source: Digest,
+    /// What became of it in the graph.
+    pub grown: Grown,
     /// Settings to try first.
     pub settings: Vec<Setting>,
     /// What the proposer said.

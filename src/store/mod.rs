@@ -3,6 +3,7 @@
 
 mod config;
 mod event;
+mod graph;
 mod log;
 mod objects;
 mod trace;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 pub use config::{BaselineTime, ModelConfig, RootConfig, RunConfig};
 pub use event::{Event, FORMAT, Line, StoredChild, StoredKernel};
+pub use graph::{RunGraph, StoredNode};
 pub use log::LogWriter;
 pub use objects::Objects;
 pub use trace::write as write_trace;
