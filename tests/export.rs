@@ -12,7 +12,7 @@ use warptree::driver::{Observer, Rig, drive};
 use warptree::evaluate::{Evaluation, Evaluator, Kernel};
 use warptree::export::{Certificate, ExportError, Exported, export};
 use warptree::propose::ProposerKind;
-use warptree::search::{Applied, Search, SearchParams, StopRules};
+use warptree::search::{NodeId, Search, SearchParams, StopRules};
 use warptree::source::{Argument, Candidate, DType, LaunchPlan, Point, Source};
 use warptree::store::{FORMAT, Line, RootConfig, RunConfig, RunWriter, StoredRun};
 use warptree::task::{Catalogue, Param, Purpose, Role, Size, Task};
@@ -70,7 +70,7 @@ impl Evaluator for Approving {
 struct Silent;
 
 impl Observer for Silent {
-    fn applied(&mut self, _: &Line, _: &Applied, _: &Search) {}
+    fn applied(&mut self, _: &Line, _: &Search) {}
 }
 
 /// A finished run over one source.
@@ -97,6 +97,7 @@ fn run(folder: &Path, task: &Task, source: &str, edited: bool) -> StoredRun {
             ..SearchParams::default()
         },
         roots: vec![RootConfig {
+            node: NodeId(1),
             label: "seed".into(),
             source: Digest::of(source),
         }],
