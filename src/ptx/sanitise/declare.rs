@@ -67,12 +67,14 @@ pub(super) fn duplicates(text: &Text<'_>, repairs: &mut Repairs) {
     }
     for (number, what) in changed {
         let declaration = &declarations[number];
-        what.into_iter()
-            .for_each(|what| repairs.say(declaration.span.start, what));
-        repairs.edits.push(Edit {
+        let edit = Edit {
             span: declaration.span,
             replacement: declaration.written(),
-        });
+        };
+        if repairs.edit(edit) {
+            what.into_iter()
+                .for_each(|what| repairs.say(declaration.span.start, what));
+        }
     }
 }
 

@@ -7,6 +7,8 @@ mod module;
 mod repair;
 mod unwrap;
 
+use std::collections::BTreeMap;
+
 use super::edit::{Edit, apply};
 use super::lex::{Token, comments, lex};
 use super::place::Lines;
@@ -37,6 +39,8 @@ pub fn sanitise(reply_text: &str, arch: SmArch) -> Sanitised {
         lines: Lines::new(&unwrapped.text),
         lines_before: unwrapped.lines_before,
         edits: Vec::new(),
+        taken: BTreeMap::new(),
+        inserted: Vec::new(),
         fixes: unwrapped.fixes,
     };
     // A text whose comments or strings never end is left to the parser to complain about.
@@ -54,8 +58,8 @@ pub fn sanitise(reply_text: &str, arch: SmArch) -> Sanitised {
         module::directives(&text, arch, &mut repairs);
     }
     repairs.fixes.sort_by_key(|fix| fix.line);
-    let text = apply(&unwrapped.text, &repairs.edits)
-        .expect("invariant: each repair edits tokens that no other repair edits");
+    let text =
+        apply(&unwrapped.text, &repairs.edits).expect("invariant: edits that meet were not taken");
     Sanitised {
         text,
         fixes: repairs.fixes,
@@ -99,13 +103,38 @@ struct Repairs {
     /// Lines of the reply before the text.
     lines_before: u32,
     edits: Vec<Edit>,
+    /// Start and end of what the edits replace.
+    taken: BTreeMap<u32, u32>,
+    /// Where the edits insert.
+    inserted: Vec<u32>,
     fixes: Vec<Fix>,
 }
 
 impl Repairs {
     fn add(&mut self, edit: Edit, what: String) {
-        self.say(edit.span.start, what);
+        let start = edit.span.start;
+        if self.edit(edit) {
+            self.say(start, what);
+        }
+    }
+
+    /// Whether the edit was taken: one that meets an earlier one is not.
+    fn edit(&mut self, edit: Edit) -> bool {
+        let (start, end) = (edit.span.start, edit.span.end);
+        let before = self.taken.range(..end.max(start + 1)).next_back();
+        if before.is_some_and(|(&from, &to)| to > start && (from < start || end > start)) {
+            return false;
+        }
+        if self.inserted.iter().any(|&at| start < at && at < end) {
+            return false;
+        }
+        if end > start {
+            self.taken.insert(start, end);
+        } else {
+            self.inserted.push(start);
+        }
         self.edits.push(edit);
+        true
     }
 
     fn say(&mut self, offset: u32, what: String) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::unwrap::begins_item;
 use super::{Repairs, Text};
 use crate::ptx::edit::{Edit, set_directive};
 use crate::ptx::ir::Span;
@@ -12,6 +13,7 @@ pub(super) fn labels(text: &Text<'_>, repairs: &mut Repairs) {
     let defined: Vec<&str> = (0..text.tokens.len())
         .filter(|&i| text.tokens[i].kind == Kind::Dotted && text.str(i + 1) == ":")
         .map(|i| text.str(i))
+        .filter(|&name| name != ".reg" && !begins_item(name))
         .collect();
     let mut told = BTreeMap::new();
     for (index, token) in text.tokens.iter().enumerate() {
@@ -25,11 +27,13 @@ pub(super) fn labels(text: &Text<'_>, repairs: &mut Repairs) {
             Some(rest) => format!("$L_{rest}"),
             None => format!("$L__{}", &own[1..]),
         };
-        told.entry(own).or_insert((token.span.start, new.clone()));
-        repairs.edits.push(Edit {
+        let edit = Edit {
             span: token.span,
-            replacement: new,
-        });
+            replacement: new.clone(),
+        };
+        if repairs.edit(edit) {
+            told.entry(own).or_insert((token.span.start, new));
+        }
     }
     for (old, (at, new)) in told {
         repairs.say(at, format!("renamed label `{old}` to `{new}`"));
@@ -113,11 +117,12 @@ pub(super) fn register_cap(text: &Text<'_>, repairs: &mut Repairs) {
         return;
     }
     if let Ok(edit) = set_directive(text.text, entry, ".maxnreg", &cap.to_string()) {
-        repairs.edits.push(edit);
-        repairs.say(
-            place.start,
-            format!("added `.maxnreg {cap}` to `{entry}`: in a comment it has no effect"),
-        );
+        if repairs.edit(edit) {
+            repairs.say(
+                place.start,
+                format!("added `.maxnreg {cap}` to `{entry}`: in a comment it has no effect"),
+            );
+        }
     }
 }
 

@@ -138,7 +138,7 @@ fn without_prose(lines: &[&str]) -> Option<std::ops::Range<usize>> {
 }
 
 /// Whether a line begins something that stands at module level.
-fn begins_item(line: &str) -> bool {
+pub(super) fn begins_item(line: &str) -> bool {
     [
         ".version",
         ".target",
