@@ -110,6 +110,8 @@ fn uses(module: &Module, name: &str) -> Vec<Use> {
     let mut found = Vec::new();
     for item in &module.items {
         match item {
+            // Most functions name no variable at all; looking at the text first keeps this linear.
+            Item::Function(function) if !module.text[function.span.range()].contains(name) => {}
             Item::Function(function) => uses_in(function, name, &mut found),
             Item::Variable(variable) => {
                 let words = |text: &str| text.split(|c: char| !is_word(c)).any(|word| word == name);
