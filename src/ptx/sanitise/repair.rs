@@ -116,13 +116,13 @@ pub(super) fn register_cap(text: &Text<'_>, repairs: &mut Repairs) {
     if rest.iter().any(|(_, other)| other != cap) {
         return;
     }
-    if let Ok(edit) = set_directive(text.text, entry, ".maxnreg", &cap.to_string()) {
-        if repairs.edit(edit) {
-            repairs.say(
-                place.start,
-                format!("added `.maxnreg {cap}` to `{entry}`: in a comment it has no effect"),
-            );
-        }
+    if let Ok(edit) = set_directive(text.text, entry, ".maxnreg", &cap.to_string())
+        && repairs.edit(edit)
+    {
+        repairs.say(
+            place.start,
+            format!("added `.maxnreg {cap}` to `{entry}`: in a comment it has no effect"),
+        );
     }
 }
 
