@@ -8,3 +8,5 @@ mod pipeline;
 mod ptxas;
 #[path = "evaluate/seeds.rs"]
 mod seeds;
+#[path = "evaluate/simulated.rs"]
+mod simulated;

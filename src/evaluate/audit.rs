@@ -210,7 +210,8 @@ pub fn executed_flops(executed: Option<&[(String, Flops)]>, work: &Work, at: &st
     let Some(executed) = executed else {
         return Finding::NotChecked("floating-point operations executed: not counted".to_owned());
     };
-    let total: f64 = executed.iter().map(|(_, flops)| flops.0).sum();
+    // An empty sum is -0.0.
+    let total = executed.iter().map(|(_, flops)| flops.0).sum::<f64>() + 0.0;
     let least = work.flops_min.0;
     if total < least {
         return Finding::Void(format!(

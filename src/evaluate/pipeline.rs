@@ -488,6 +488,7 @@ impl Keyed for Pipeline {
             tool.version.clone(),
             tool.digest.to_string(),
             settings.ptxas_options.join(" "),
+            settings.arch.to_string(),
             settings.device.about().identity.clone(),
             settings.device.gpu().name.clone(),
             self.verifier.policy().to_string(),

@@ -1,7 +1,7 @@
 //! What a launch did, instruction by instruction. Facts only; the cost model draws the conclusions.
 
 use super::float::Format;
-use super::op::{Alu, FloatOp, FloatUnary, Op, Pc, Program};
+use super::op::{Alu, AtomOp, AtomType, FloatOp, FloatUnary, Op, Pc, Program};
 
 /// Counters of one instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -140,6 +140,13 @@ impl Counts {
 
 /// Floating-point operations of one thread's execution.
 pub(crate) fn flops_of(op: &Op) -> Option<(Format, f64)> {
+    // An addition in memory is an addition.
+    if let Op::Atomic(atom) = op
+        && atom.op == AtomOp::Add
+        && let AtomType::Float(format) = atom.ty
+    {
+        return Some((format, 1.0));
+    }
     let Op::Alu(alu) = op else { return None };
     let arithmetic = |op: FloatOp| match op {
         FloatOp::Add | FloatOp::Sub | FloatOp::Mul | FloatOp::Div => 1.0,
