@@ -215,10 +215,13 @@ fn headline(estimate: &Estimate, bottleneck: Bottleneck, total: f64, launches: u
     }
 }
 
-/// The worst line of some measure, if it is bad enough.
+/// The worst line of some measure, if all lines together are bad enough: an unrolled loop spreads one flaw
+/// over many instructions.
 fn worst(work: &Work<'_>, measure: impl Fn(usize) -> f64, least: f64) -> Option<(u32, usize)> {
-    let pc = (0..work.counts.by_pc.len()).max_by(|&a, &b| measure(a).total_cmp(&measure(b)))?;
-    (measure(pc) > least).then(|| (work.program.line(pc as Pc), pc))
+    let all = 0..work.counts.by_pc.len();
+    let total: f64 = all.clone().map(|pc| measure(pc).max(0.0)).sum();
+    let pc = all.max_by(|&a, &b| measure(a).total_cmp(&measure(b)))?;
+    (total > least).then(|| (work.program.line(pc as Pc), pc))
 }
 
 fn shared_conflicts(work: &Work<'_>) -> Option<Evidence> {
