@@ -77,6 +77,8 @@ pub fn constant(expression: &str) -> Result<Option<Value>, String> {
 #[derive(Debug)]
 enum Formula {
     Number(String),
+    /// A text knob's value: it can only be compared with another, and is gone after that.
+    Text(String),
     Name(String),
     Negate(Box<Formula>),
     Not(Box<Formula>),
@@ -152,6 +154,14 @@ enum Function {
 }
 
 impl Formula {
+    /// Itself, unless it is a text.
+    fn numeric(self) -> Result<Self, String> {
+        match self {
+            Self::Text(text) => Err(format!("the text \"{text}\" is no number")),
+            number => Ok(number),
+        }
+    }
+
     fn write(&self, language: Language) -> String {
         let inner = |formula: &Self| formula.write(language);
         match self {
@@ -160,6 +170,7 @@ impl Formula {
                 Language::Rust => format!("{digits}_i64"),
                 Language::Python => digits.clone(),
             },
+            Self::Text(_) => unreachable!("`numeric` refused it"),
             Self::Name(name) => name.clone(),
             Self::Negate(operand) => format!("(-{})", inner(operand)),
             Self::Not(operand) => match language {
@@ -278,13 +289,16 @@ impl Parser<'_> {
     }
 
     fn ternary(&mut self) -> Result<Formula, String> {
-        let then = self.level(0)?;
+        let then = self.level(0)?.numeric()?;
         if !self.eat("if") {
             return Ok(then);
         }
-        let condition = self.level(0)?;
+        let condition = self.level(0)?.numeric()?;
         self.expect("else")?;
         let otherwise = self.ternary()?;
+        if let Formula::Number(known) = &condition {
+            return Ok(if known == "0" { otherwise } else { then });
+        }
         Ok(Formula::Choice {
             condition: condition.into(),
             then: then.into(),
@@ -316,7 +330,7 @@ impl Parser<'_> {
             return self.unary();
         };
         if level == 2 && self.eat("not") {
-            return Ok(Formula::Not(self.level(level)?.into()));
+            return Ok(Formula::Not(self.level(level)?.numeric()?.into()));
         }
         let mut left = self.level(level + 1)?;
         let mut compared = false;
@@ -330,14 +344,25 @@ impl Parser<'_> {
             compared = operator.is_comparison();
             self.at += 1;
             let right = self.level(level + 1)?;
-            left = Formula::Binary(*operator, left.into(), right.into());
+            left = match (left, right, operator) {
+                (Formula::Text(left), Formula::Text(right), Operator::Equal) => {
+                    Formula::Number(u8::from(left == right).to_string())
+                }
+                (Formula::Text(left), Formula::Text(right), Operator::NotEqual) => {
+                    Formula::Number(u8::from(left != right).to_string())
+                }
+                (left, right, operator) => {
+                    let (left, right) = (left.numeric()?, right.numeric()?);
+                    Formula::Binary(*operator, left.into(), right.into())
+                }
+            };
         }
         Ok(left)
     }
 
     fn unary(&mut self) -> Result<Formula, String> {
         if self.eat("-") {
-            return Ok(Formula::Negate(self.unary()?.into()));
+            return Ok(Formula::Negate(self.unary()?.numeric()?.into()));
         }
         let Some(token) = self.peek().map(str::to_owned) else {
             return Err("it ends too early".into());
@@ -350,6 +375,9 @@ impl Parser<'_> {
         }
         if token.bytes().all(|byte| byte.is_ascii_digit()) {
             return Ok(Formula::Number(token));
+        }
+        if let Some(text) = token.strip_prefix('"') {
+            return Ok(Formula::Text(text.to_owned()));
         }
         if !token.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
             return Err(format!("unexpected `{token}`"));
@@ -395,6 +423,14 @@ fn tokens(text: &str) -> Result<Vec<String>, String> {
             2
         } else if "+-*%()<>,".contains(first) {
             1
+        } else if first == '"' {
+            // Texts come from knobs and hold no quotes; the closing one is dropped.
+            let end = rest[1..]
+                .find('"')
+                .ok_or("a text without its closing quote")?;
+            tokens.push(rest[..=end].to_owned());
+            rest = rest[end + 2..].trim_start();
+            continue;
         } else if first == '/' {
             return Err("`/` gives a float; `//` divides integers".into());
         } else {
@@ -465,11 +501,30 @@ mod tests {
         }
     }
 
+    /// Text knobs are known when a loader is written; nothing of them is left in it.
+    #[test]
+    fn comparisons_of_texts_are_decided() {
+        for (expression, rust) in [
+            ("n if \"row\"==\"row\" else m", "n"),
+            ("n if \"row\"!=\"row\" else m", "m"),
+            ("(n)if\"column\"==\"row\"else(m)", "m"),
+        ] {
+            assert_eq!(
+                translate(expression, Language::Rust, &names()).as_deref(),
+                Ok(rust)
+            );
+        }
+    }
+
     #[test]
     fn what_has_no_counterpart_is_refused() {
         for (expression, why) in [
             ("n / 2", "`/` gives a float"),
             ("log2(n)", "function `log2`"),
+            ("n + \"row\"", "the text \"row\""),
+            ("n if \"row\" else m", "the text \"row\""),
+            ("\"row\" < \"column\"", "the text \"row\""),
+            ("n if \"row == 1 else m", "closing quote"),
             ("a < b < n", "chained"),
             ("(n", "expected"),
             ("n 3", "unexpected"),
