@@ -264,6 +264,37 @@ fn a_trace_is_the_run_in_one_file() {
     assert!(StoredRun::open(&file).is_err());
 }
 
+/// Whatever becomes of the engine, the traces in the repository stay readable.
+#[test]
+fn committed_traces_tell_their_story() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces");
+    let mut read = 0;
+    for entry in std::fs::read_dir(folder).expect("there are traces") {
+        let path = entry.expect("lists").path();
+        if !path.to_string_lossy().ends_with(".jsonl.gz") {
+            continue;
+        }
+        let run = StoredRun::open(&path).expect("opens");
+        let story = Story::read(&run, 3).expect("reads");
+        let winner = story.winner.as_ref().expect("found something");
+        assert_eq!(
+            winner.measurement.time.label(),
+            "measured",
+            "{}",
+            path.display()
+        );
+        let baseline = run.config.baseline.as_ref().expect("the seed was timed");
+        assert!(
+            winner.measurement.time.nanos() < baseline.time,
+            "{}",
+            path.display()
+        );
+        assert!(!story.path.is_empty() && story.sources.len() >= 2);
+        read += 1;
+    }
+    assert!(read >= 3, "only {read} traces");
+}
+
 #[test]
 fn damage_is_told_and_nothing_is_overwritten() {
     let scratch = tempfile::tempdir().expect("scratch");

@@ -523,7 +523,6 @@ mod tests {
             ("log2(n)", "function `log2`"),
             ("n + \"row\"", "the text \"row\""),
             ("n if \"row\" else m", "the text \"row\""),
-            ("\"row\" < \"column\"", "the text \"row\""),
             ("n if \"row == 1 else m", "closing quote"),
             ("a < b < n", "chained"),
             ("(n", "expected"),
