@@ -523,7 +523,7 @@ mod tests {
             ("log2(n)", "function `log2`"),
             ("n + \"row\"", "the text \"row\""),
             ("n if \"row\" else m", "the text \"row\""),
-            ("n if \"row == 1 else m", "closing quote"),
+            ("n if \"row == 1 else m", "end of string"),
             ("a < b < n", "chained"),
             ("(n", "expected"),
             ("n 3", "unexpected"),
