@@ -70,26 +70,27 @@ fn search_show_export_and_eval_agree() {
     assert_eq!(verdict["verdict"]["time"], winner["measurement"]["time"]);
 }
 
+const MODEL: &str = concat!(
+    "script:",
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/data/models/transpose.toml"
+);
+
 /// Search, best-of-n and single-shot at equal budget with a scripted model, offline, twice the same.
 #[test]
 fn compare_is_repeatable() {
-    let model = concat!(
-        "script:",
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/data/models/reduce_sum.toml"
-    );
     let compare = || {
         let scratch = tempfile::tempdir().expect("scratch");
         let output = super::warptree(scratch.path())
             .args([
                 "compare",
-                "reduce_sum",
+                "transpose",
                 "--device",
                 "sim",
                 "--space",
                 "seed",
                 "--budget",
-                "8",
+                "10",
             ])
             .args([
                 "--methods",
@@ -97,7 +98,7 @@ fn compare_is_repeatable() {
                 "--seeds",
                 "2",
             ])
-            .args(["--model", model, "--out", "out"])
+            .args(["--model", MODEL, "--out", "out"])
             .output()
             .expect("runs");
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -111,4 +112,55 @@ fn compare_is_repeatable() {
         assert!(table.contains(method), "{table}");
         assert!(curve.contains(&format!("{method},0,1,")), "{curve}");
     }
+    assert!(
+        curve.contains(",wrong,"),
+        "the model's wrong edit was judged: {curve}"
+    );
+}
+
+/// The model's edit brings a knob, the tuner moves it, and the story tells both.
+#[test]
+fn a_models_edit_and_knob_moves_meet_on_the_winners_path() {
+    let scratch = tempfile::tempdir().expect("scratch");
+    let run = |args: &[&str]| {
+        let output = super::warptree(scratch.path())
+            .args(args)
+            .output()
+            .expect("runs");
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    run(&[
+        "search",
+        "transpose",
+        "--device",
+        "sim",
+        "--space",
+        "seed",
+        "--budget",
+        "30",
+        "--model",
+        MODEL,
+        "--out",
+        "r",
+    ]);
+    let story: Value = serde_json::from_str(&run(&["show", "r", "--json"])).expect("JSON");
+    let steps: Vec<&str> = story["path"]
+        .as_array()
+        .expect("a path")
+        .iter()
+        .filter_map(|step| step["what"].as_str())
+        .collect();
+    assert!(
+        steps.iter().any(|step| step.contains("2^LOG columns wide")),
+        "{steps:?}"
+    );
+    assert!(
+        steps.last().is_some_and(|step| step.contains("LOG 4 → 2")),
+        "{steps:?}"
+    );
 }
