@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use warptree::search::tuner::Tuner;
 use warptree::search::{
     ApplyError, Child, Expander, Grown, Next, NodeId, Outcome, Plateau, Request, Root, Search,
     SearchParams, StopReason, StopRules, Surrogate, Ticket, Value,
@@ -580,4 +581,93 @@ fn every_given_source_gets_a_trial_and_the_best_gets_the_budget() {
             "seed {seed}: {spent:?}, {cost}"
         );
     }
+}
+
+/// Sources of one task with landscapes of known floors: `floor · (1 + distance from a hidden place)`.
+struct World {
+    sources: Vec<Arc<Source>>,
+    landscapes: Vec<(f64, f64, f64, f64)>,
+}
+
+impl World {
+    fn new(seed: u64, count: usize) -> Self {
+        let mut state = seed * 2 + 1;
+        let mut draw = || {
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            (state >> 33) as f64 / (1u64 << 31) as f64
+        };
+        let landscape = |_| {
+            let floor = 100.0 * (1.0 + 2.0 * draw());
+            (floor, 9.0 * draw(), 9.0 * draw(), 0.05 + 0.25 * draw())
+        };
+        Self {
+            sources: (0..count).map(|i| grid(&format!("s{i}"), 10)).collect(),
+            landscapes: (0..count).map(landscape).collect(),
+        }
+    }
+
+    fn time(&self, source: &Source, point: &warptree::source::Point) -> f64 {
+        let own = self
+            .sources
+            .iter()
+            .position(|known| known.digest() == source.digest());
+        let (floor, a, b, slope) = self.landscapes[own.expect("a source of this world")];
+        floor
+            * (1.0
+                + slope * ((f64::from(point.0[0]) - a).abs() + (f64::from(point.0[1]) - b).abs()))
+    }
+}
+
+#[test]
+fn the_tree_beats_taking_turns_over_sources() {
+    let (worlds, evaluations, sources) = (40, 60, 6);
+    let mut wins = 0.0;
+    for seed in 0..worlds {
+        let world = World::new(seed, sources);
+        let roots = world
+            .sources
+            .iter()
+            .map(|source| root("given", source))
+            .collect();
+        let params = SearchParams {
+            window: 1,
+            ..budget(evaluations)
+        };
+        let mut search = Search::new(params.clone(), seed, roots, &[]);
+        drive(&mut search, |search, request| {
+            let Request::Evaluate {
+                ticket,
+                node,
+                point,
+            } = request
+            else {
+                panic!("no expander")
+            };
+            let source = search.source(*node).expect("a source");
+            Outcome::Evaluated {
+                ticket: *ticket,
+                value: valid(world.time(source, point)),
+            }
+        });
+        let tree = search.best().expect("a best").2.get();
+        let mut turns = f64::INFINITY;
+        for source in &world.sources {
+            let first = source.space().default_point().into_iter().collect();
+            let mut tuner = Tuner::new(Arc::clone(source), first, &params.tuner, seed);
+            for _ in 0..evaluations as usize / sources {
+                let point = tuner.ask().expect("not exhausted");
+                let time = world.time(source, &point);
+                tuner.tell(&point, valid(time));
+                turns = turns.min(time);
+            }
+        }
+        wins += (turns / tree).ln();
+    }
+    let gain = (wins / worlds as f64).exp();
+    assert!(
+        gain > 1.02,
+        "the tree's kernels are {gain:.3}× as fast as those found by turns"
+    );
 }

@@ -91,6 +91,8 @@ pub struct TunerParams {
     pub crossovers: u32,
     /// How many of the best are crossed.
     pub parents: u32,
+    /// Steps uphill from the best candidate, over its one-knob neighbours.
+    pub climb: u32,
     /// At most this many settings stand in the surrogate: the best and the latest.
     pub model_limit: u32,
 }
@@ -110,6 +112,7 @@ impl Default for TunerParams {
             two_edits: 100,
             crossovers: 50,
             parents: 8,
+            climb: 3,
             model_limit: 256,
         }
     }

@@ -179,28 +179,32 @@ impl Policy<'_> {
             if !node.is_open() {
                 return None;
             }
-            let mut children: Vec<(EdgeId, NodeId)> = self
-                .graph
-                .children(at)
-                .filter(|&(_, child)| self.graph.node(child).is_open())
-                .collect();
-            children.sort_unstable();
+            let open = |&(_, child): &(EdgeId, NodeId)| self.graph.node(child).is_open();
+            let mut children: Vec<(EdgeId, NodeId)> =
+                self.graph.children(at).filter(open).collect();
             if at == NodeId::ROOT {
+                children.sort_unstable();
                 children.truncate(admitted);
             }
             let own = self.action(node, children.is_empty());
-            let total = f64::from(node.visits.max(1));
+            let scale = self.params.exploration * f64::from(node.visits.max(1)).sqrt();
             let score = |value: Option<Nanos>, visits: u32| {
                 let reward = match (value, self.best) {
                     (Some(cost), Some(best)) => best.get() / cost.get(),
                     (None, _) | (_, None) => 0.0,
                 };
-                reward + self.params.exploration * total.sqrt() / f64::from(1 + visits)
+                reward + scale / f64::from(1 + visits)
             };
+            // Equal scores: the node itself, then the older edge.
             let mut choice = own.map(|_| (score(node.own, node.own_visits), None));
             for (edge, child) in children {
                 let value = score(self.graph.node(child).best, self.graph.edge(edge).visits);
-                if choice.as_ref().is_none_or(|&(most, _)| value > most) {
+                let better = match choice {
+                    None => true,
+                    Some((most, Some((other, _)))) => value > most || value == most && edge < other,
+                    Some((most, None)) => value > most,
+                };
+                if better {
                     choice = Some((value, Some((edge, child))));
                 }
             }

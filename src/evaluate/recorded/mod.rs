@@ -3,6 +3,8 @@
 
 mod read;
 mod table;
+#[cfg(test)]
+mod tests;
 mod trace;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -31,6 +31,13 @@ pub struct Trial {
     belief: f64,
 }
 
+/// A candidate and what the surrogate expects of it.
+struct Promise {
+    point: Point,
+    improvement: f64,
+    mean: f64,
+}
+
 /// Tunes one source.
 #[derive(Clone, Debug)]
 pub struct Tuner {
@@ -179,7 +186,7 @@ impl Tuner {
         }
     }
 
-    /// The candidate with the largest expected improvement.
+    /// The candidate with the largest expected improvement, then the best uphill of it.
     fn improve(&mut self) -> Option<Trial> {
         let targets = self.refresh();
         let best = self
@@ -187,6 +194,36 @@ impl Tuner {
             .first()
             .map(|&trial| targets.of_trial(&self.trials, trial))?;
         let candidates = self.candidates();
+        let mut winner = self.most_promising(candidates, best);
+        for _ in 0..self.params.climb {
+            let Some(Promise { point, .. }) = &winner else {
+                break;
+            };
+            let mut around = self.source.space().neighbours(point);
+            around.retain(|point| !self.index.contains_key(point));
+            match (self.most_promising(around, best), &winner) {
+                (Some(next), Some(now)) if next.improvement > now.improvement => {
+                    winner = Some(next);
+                }
+                (Some(_), _) | (None, _) => break,
+            }
+        }
+        match winner {
+            Some(Promise { point, mean, .. }) => Some(Trial {
+                point,
+                value: None,
+                belief: mean,
+            }),
+            None => self.unseen().map(|point| Trial {
+                point,
+                value: None,
+                belief: 0.0,
+            }),
+        }
+    }
+
+    /// The first of those with the largest expected improvement over `best`.
+    fn most_promising(&self, mut candidates: Vec<Point>, best: f64) -> Option<Promise> {
         let mut bounded = Vec::with_capacity(candidates.len());
         let mut covariances = Vec::new();
         for (order, point) in candidates.iter().enumerate() {
@@ -208,18 +245,11 @@ impl Tuner {
                 winner = Some((value, order, mean));
             }
         }
-        match winner {
-            Some((_, order, belief)) => Some(Trial {
-                point: candidates[order].clone(),
-                value: None,
-                belief,
-            }),
-            None => self.unseen().map(|point| Trial {
-                point,
-                value: None,
-                belief: 0.0,
-            }),
-        }
+        winner.map(|(improvement, order, mean)| Promise {
+            point: candidates.swap_remove(order),
+            improvement,
+            mean,
+        })
     }
 
     /// Brings the process up to date with the trials, and returns the targets.
