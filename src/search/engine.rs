@@ -311,6 +311,9 @@ impl Search {
         let ticket = Ticket(self.asked);
         self.asked += 1;
         self.graph.visit(path);
+        if action == Action::Tune {
+            self.carry_best_to(node);
+        }
         let state = self.state_mut(node);
         let (request, flight) = match action {
             Action::Tune => {
@@ -352,6 +355,21 @@ impl Search {
         self.flights.insert(ticket, flight);
         self.refresh(node);
         request
+    }
+
+    /// Structures are compared fairly at the same setting, and good settings often carry over: the best
+    /// known one is the next to try here, unless it was tried.
+    fn carry_best_to(&mut self, id: NodeId) {
+        let Some((best, point, _)) = self.best() else {
+            return;
+        };
+        let carried = match (self.source(best), self.source(id)) {
+            (Some(from), Some(to)) if best != id => carry_over(from, point, to),
+            (Some(_) | None, Some(_) | None) => None,
+        };
+        if let Some(point) = carried {
+            self.state_mut(id).tuner.prefer(point);
+        }
     }
 
     fn evaluated(&mut self, id: NodeId, point: &Point, value: Value) -> Applied {

@@ -44,7 +44,7 @@ pub struct SearchParams {
 impl Default for SearchParams {
     fn default() -> Self {
         Self {
-            exploration: 0.05,
+            exploration: 0.3,
             widening: 2.0,
             widening_power: 0.6,
             root_widening: 2.0,
@@ -102,7 +102,7 @@ impl Default for TunerParams {
         Self {
             surrogate: Surrogate::RankGp,
             start: Start::Maximin,
-            start_points: 10,
+            start_points: 6,
             start_draws: 20,
             learn_every: 10,
             learn_proposals: 8,

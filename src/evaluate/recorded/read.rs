@@ -62,11 +62,11 @@ pub fn read(bytes: &[u8]) -> Result<Table, TableError> {
     let (text, damage) = text(bytes)?;
     let (mut table, cut) = if let Some(start) = value_of(&text, "cache", '{') {
         let (records, end) = records(&text, start, '}', cache_record)?;
-        let head = head(&text, "cache", end.closed_at())?;
+        let (head, end) = head(&text, "cache", end)?;
         (cache_table(&head, records)?, end)
     } else if let Some(start) = value_of(&text, "results", '[') {
         let (records, end) = records(&text, start, ']', json)?;
-        let head = head(&text, "results", end.closed_at())?;
+        let (head, end) = head(&text, "results", end)?;
         (t4_table(&head, records)?, end)
     } else if serde_json::from_str::<IgnoredAny>(&text).is_err_and(|error| error.is_eof()) {
         return Err(TableError::CutTooEarly { at: text.len() });
@@ -103,15 +103,6 @@ enum End {
     Unclosed,
     /// In the middle of one.
     Inside { line: usize },
-}
-
-impl End {
-    fn closed_at(self) -> Option<usize> {
-        match self {
-            Self::Closed { at } => Some(at),
-            Self::Unclosed | Self::Inside { .. } => None,
-        }
-    }
 }
 
 type Record = Map<String, Json>;
@@ -166,16 +157,23 @@ fn value_of(text: &str, key: &str, open: char) -> Option<usize> {
     })
 }
 
-/// All that stands beside the records, as one object.
-fn head(text: &str, key: &str, closed_at: Option<usize>) -> Result<Record, TableError> {
+/// All that stands beside the records, as one object, and how the file ends.
+fn head(text: &str, key: &str, end: End) -> Result<(Record, End), TableError> {
     let key_at = text.find(&format!("\"{key}\"")).unwrap_or(text.len());
     let before = text[..key_at].trim_end().trim_end_matches(',');
     let mut fields: Record = parse(&format!("{before}}}"), 0, text)?;
-    if let Some(at) = closed_at {
-        let after = text[at + 1..].trim_start().trim_start_matches(',');
-        fields.extend(parse::<Record>(&format!("{{{after}"), at, text)?);
+    let End::Closed { at } = end else {
+        return Ok((fields, end));
+    };
+    let after = text[at + 1..].trim_start().trim_start_matches(',');
+    match serde_json::from_str::<Record>(&format!("{{{after}")) {
+        Ok(more) => {
+            fields.extend(more);
+            Ok((fields, end))
+        }
+        Err(error) if error.is_eof() => Ok((fields, End::Unclosed)),
+        Err(error) => Err(syntax(&error, at, text)),
     }
-    Ok(fields)
 }
 
 /// Records up to the closing bracket or the cut.

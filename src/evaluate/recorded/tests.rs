@@ -155,7 +155,7 @@ fn a_file_that_is_no_table_is_refused_with_the_place() {
         ),
         (
             b"{\"tune_params_keys\": [\"k\"],\n \"cache\": {\"1\": {\"k\": 1, \"time\": nope}}}",
-            "line 2, column 34: ",
+            "line 2, column 35: ",
         ),
         (
             b"{\"tune_params_keys\": [\"k\"], \"cache\": {\"1\": {\"time\": 1}}}",

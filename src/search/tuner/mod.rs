@@ -87,6 +87,15 @@ impl Tuner {
         }
     }
 
+    /// Puts a setting at the head of those to be tried first; one already tried is ignored.
+    pub fn prefer(&mut self, point: Point) {
+        // The default stays first: it is what the source's author meant.
+        if self.is_open(&point) && !self.trials.is_empty() {
+            self.suggested.retain(|other| *other != point);
+            self.suggested.push_front(point);
+        }
+    }
+
     /// The next setting, now in flight; `None` when every valid one was asked for.
     pub fn ask(&mut self) -> Option<Point> {
         let choice = self.choose()?;
