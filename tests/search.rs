@@ -622,7 +622,7 @@ impl World {
 
 #[test]
 fn the_tree_beats_taking_turns_over_sources() {
-    let (worlds, evaluations, sources) = (40, 60, 6);
+    let (worlds, evaluations, sources) = (40, 60, 12);
     let mut wins = 0.0;
     for seed in 0..worlds {
         let world = World::new(seed, sources);
