@@ -82,7 +82,7 @@ fn evaluations() {
                 search
                     .apply(&Outcome::Evaluated { ticket, value })
                     .expect("the ticket is in flight");
-                if search.evaluations() % 1000 == 0 {
+                if search.evaluations().is_multiple_of(1000) {
                     blocks.push(begun.elapsed());
                     begun = Instant::now();
                 }
