@@ -68,6 +68,14 @@ fn params(method: &str) -> Result<SearchParams, String> {
 }
 
 fn report(spaces: &[TuningSpace]) -> Result<(), String> {
+    for space in spaces {
+        let settings = space.source.space().len();
+        eprintln!(
+            "{}: {settings} settings under {} requirements",
+            space.name,
+            space.requires.len()
+        );
+    }
     let seeds = seeds(100);
     let noise = std::env::var_os("WARPTREE_NOISE").is_some();
     let wanted = std::env::var("WARPTREE_METHODS").unwrap_or_else(|_| METHODS[0].to_owned());
