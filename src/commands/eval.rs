@@ -45,7 +45,7 @@ pub(super) fn run(args: &EvalArgs, global: &Global) -> anyhow::Result<Exit> {
         },
         global,
     )?;
-    let evaluation = judge.evaluator.evaluate(&source, &point)?;
+    let evaluation = judge.evaluator.confirm(&source, &point)?;
     let setting = source.space().setting(&point);
     let judged = Judged {
         task: &judge.name,

@@ -1,6 +1,6 @@
 //! A cache of verdicts around an evaluator, shared by all workers. A question that is being answered is
 //! waited for, not answered twice. A cached time may steer a search; it never decides a winner: the final
-//! measurement goes to the evaluator itself ([`Cached::fresh`]).
+//! measurement goes past the cache ([`Evaluator::confirm`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,11 +44,6 @@ impl<E: Keyed> Cached<E> {
         }
     }
 
-    /// The evaluator itself, for answers that must not come from the cache.
-    pub fn fresh(&self) -> &E {
-        &self.inner
-    }
-
     /// How many questions the cache answered.
     pub fn hits(&self) -> u64 {
         self.hits.load(Ordering::Relaxed)
@@ -76,6 +71,10 @@ impl<E: Keyed> Evaluator for Cached<E> {
             without_lines(&mut evaluation.verdict);
         }
         Ok(evaluation)
+    }
+
+    fn confirm(&self, source: &Source, point: &Point) -> Result<Evaluation, RigError> {
+        self.inner.confirm(source, point)
     }
 
     fn deterministic(&self) -> bool {

@@ -26,6 +26,11 @@ pub trait Evaluator: Send + Sync {
     /// Judges one setting of a source.
     fn evaluate(&self, source: &Source, point: &Point) -> Result<Evaluation, RigError>;
 
+    /// Judges it for a claim: verified in full, and never answered from a cache.
+    fn confirm(&self, source: &Source, point: &Point) -> Result<Evaluation, RigError> {
+        self.evaluate(source, point)
+    }
+
     /// Whether the same question always gets the same answer.
     fn deterministic(&self) -> bool;
 }

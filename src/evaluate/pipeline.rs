@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use super::audit::{self, Audited, Finding, Floor, Target, TargetCounts};
 use super::cache::Keyed;
 use super::ptxas::{Assembler, Cubin, in_source};
-use super::verify::{self, Counts, Subject, Verified, Verifier};
+use super::verify::{self, Counts, Depth, Subject, Verified, Verifier};
 use super::{Evaluation, Evaluator, Kernel, limits};
 use crate::device::{Buffer, Contents, Device, Gpu, Job, RigError, Timed, Timing};
 use crate::expr::{Expr, Value};
@@ -23,7 +23,7 @@ use crate::verdict::{
 };
 
 /// Raised whenever the same candidate could get another verdict: part of every cache key.
-const JUDGE_VERSION: u32 = 1;
+const JUDGE_VERSION: u32 = 2;
 
 /// What a pipeline is made of.
 pub struct Settings {
@@ -133,6 +133,32 @@ impl Pipeline {
         Ok(evaluation)
     }
 
+    fn evaluate_to(
+        &self,
+        depth: Depth,
+        source: &Source,
+        point: &Point,
+    ) -> Result<Evaluation, RigError> {
+        let candidate = match source.render(point) {
+            Ok(candidate) => candidate,
+            Err(error) => {
+                return Ok(Evaluation {
+                    candidate: None,
+                    verdict: Verdict::Unrenderable {
+                        diagnostics: error.diagnostics,
+                    },
+                    kernel: None,
+                });
+            }
+        };
+        let (verdict, kernel) = self.judge(&candidate, depth)?;
+        Ok(Evaluation {
+            candidate: Some(candidate.id()),
+            verdict,
+            kernel,
+        })
+    }
+
     fn gpu(&self) -> &Gpu {
         self.settings.device.gpu()
     }
@@ -142,7 +168,11 @@ impl Pipeline {
         Some(Speedup::new(Denominator::Seed, seed, time))
     }
 
-    fn judge(&self, candidate: &Candidate) -> Result<(Verdict, Option<Kernel>), RigError> {
+    fn judge(
+        &self,
+        candidate: &Candidate,
+        depth: Depth,
+    ) -> Result<(Verdict, Option<Kernel>), RigError> {
         let source_line = |line| candidate.source_line(line);
         let front = match self.front(candidate, &source_line) {
             Ok(front) => front,
@@ -161,7 +191,7 @@ impl Pipeline {
             ptx: Arc::clone(&candidate.ptx),
             cubin: Arc::clone(&cubin.bytes),
         };
-        let verdict = self.run(&front, &cubin, &source_line)?;
+        let verdict = self.run(&front, &cubin, depth, &source_line)?;
         Ok((verdict, Some(kernel)))
     }
 
@@ -216,6 +246,7 @@ impl Pipeline {
         &self,
         front: &Front,
         cubin: &Cubin,
+        depth: Depth,
         source_line: &dyn Fn(u32) -> Option<u32>,
     ) -> Result<Verdict, RigError> {
         let device = &*self.settings.device;
@@ -234,7 +265,7 @@ impl Pipeline {
             plans: &front.plans,
             source_line,
         };
-        let verified = match self.verifier.verify(device, &subject)? {
+        let verified = match self.verifier.verify_to(depth, device, &subject)? {
             Verified::Passed(evidence) => evidence,
             Verified::Failed(verdict) => return Ok(*verdict),
         };
@@ -449,25 +480,18 @@ impl Pipeline {
 }
 
 impl Evaluator for Pipeline {
+    /// On a device that repeats itself exactly, verification is brief.
     fn evaluate(&self, source: &Source, point: &Point) -> Result<Evaluation, RigError> {
-        let candidate = match source.render(point) {
-            Ok(candidate) => candidate,
-            Err(error) => {
-                return Ok(Evaluation {
-                    candidate: None,
-                    verdict: Verdict::Unrenderable {
-                        diagnostics: error.diagnostics,
-                    },
-                    kernel: None,
-                });
-            }
+        let depth = if self.settings.deterministic {
+            Depth::Brief
+        } else {
+            Depth::Full
         };
-        let (verdict, kernel) = self.judge(&candidate)?;
-        Ok(Evaluation {
-            candidate: Some(candidate.id()),
-            verdict,
-            kernel,
-        })
+        self.evaluate_to(depth, source, point)
+    }
+
+    fn confirm(&self, source: &Source, point: &Point) -> Result<Evaluation, RigError> {
+        self.evaluate_to(Depth::Full, source, point)
     }
 
     fn deterministic(&self) -> bool {

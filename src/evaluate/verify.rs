@@ -37,6 +37,17 @@ pub struct Subject<'a> {
     pub source_line: &'a dyn Fn(u32) -> Option<u32>,
 }
 
+/// How much a verification runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// Every input case at every size, repeats of the first at each.
+    Full,
+    /// Every input case and repeats at the smoke sizes; at each edge size the first case and one of the
+    /// others in turn. For a search on a device that is slow and repeats itself exactly; a winner still needs
+    /// [`Depth::Full`].
+    Brief,
+}
+
 /// How a verification ended.
 #[derive(Debug)]
 pub enum Verified {
@@ -80,6 +91,14 @@ pub struct Verifier {
     prepared: Once<(usize, usize), Arc<Prepared>>,
 }
 
+/// Input cases to run at one size.
+struct Cases {
+    /// Indices into the task's cases.
+    run: Vec<usize>,
+    /// Further runs of the first.
+    repeats: u32,
+}
+
 /// A problem with its inputs and expected outputs.
 struct Prepared {
     problem: Arc<Problem>,
@@ -109,11 +128,21 @@ impl Verifier {
         ])
     }
 
-    /// Smoke sizes, then edge sizes, then (where the device runs it) the timed size; the cheapest first.
+    /// [`Verifier::verify_to`] in full.
     pub fn verify(&self, device: &dyn Device, subject: &Subject<'_>) -> Result<Verified, RigError> {
+        self.verify_to(Depth::Full, device, subject)
+    }
+
+    /// Smoke sizes, then edge sizes, then (where the device runs it) the timed size; the cheapest first.
+    pub fn verify_to(
+        &self,
+        depth: Depth,
+        device: &dyn Device,
+        subject: &Subject<'_>,
+    ) -> Result<Verified, RigError> {
         let mut evidence = Evidence::default();
         let mut ran = false;
-        for (at, size) in self.order(device) {
+        for (turn, (at, size)) in self.order(device).enumerate() {
             let problem = self.problem(size, self.task.cases[0])?;
             let bytes: u64 = problem.buffers.iter().map(|buffer| buffer.bytes.0).sum();
             if bytes > device.about().largest.0 {
@@ -122,7 +151,9 @@ impl Verifier {
                 ));
                 continue;
             }
-            if let Err(verdict) = self.verify_size(device, subject, at, size, &mut evidence)? {
+            let cases = self.cases(depth, turn, size.purpose);
+            let ended = self.verify_size(device, subject, at, &cases, &mut evidence)?;
+            if let Err(verdict) = ended {
                 return Ok(Verified::Failed(verdict));
             }
             ran = true;
@@ -137,7 +168,7 @@ impl Verifier {
             });
         }
         evidence.checked.push(
-            "every output element written: buffers arrive filled with NaN, and with another pattern on repeats"
+            "every output element written: buffers arrive filled with NaN, and at the next run with another pattern"
                 .to_owned(),
         );
         evidence.checked.push("inputs unchanged".to_owned());
@@ -161,20 +192,42 @@ impl Verifier {
         })
     }
 
+    /// What is run at one size, which is the `turn`th that is looked at.
+    fn cases(&self, depth: Depth, turn: usize, purpose: Purpose) -> Cases {
+        let all = self.task.cases.len();
+        let whole = Cases {
+            run: (0..all).collect(),
+            repeats: self.repeats,
+        };
+        match (purpose, depth) {
+            (Purpose::Smoke, Depth::Full | Depth::Brief) | (Purpose::Edge, Depth::Full) => whole,
+            (Purpose::Edge, Depth::Brief) => Cases {
+                run: if all > 1 {
+                    vec![0, 1 + turn % (all - 1)]
+                } else {
+                    vec![0]
+                },
+                repeats: 0,
+            },
+            // It is large: the input that is timed is enough.
+            (Purpose::Bench, Depth::Full | Depth::Brief) => Cases {
+                run: vec![0],
+                ..whole
+            },
+        }
+    }
+
     fn verify_size(
         &self,
         device: &dyn Device,
         subject: &Subject<'_>,
         at: usize,
-        size: &Size,
+        cases: &Cases,
         evidence: &mut Evidence,
     ) -> Result<Result<(), Box<Verdict>>, RigError> {
-        // The timed size is large: the input that is timed is enough there.
-        let cases = match size.purpose {
-            Purpose::Bench => &self.task.cases[..1],
-            Purpose::Smoke | Purpose::Edge => &self.task.cases[..],
-        };
-        for (nth, &case) in cases.iter().enumerate() {
+        let size = &self.task.sizes[at];
+        for (turn, &nth) in cases.run.iter().enumerate() {
+            let case = self.task.cases[nth];
             let prepared = self.prepare(device, (at, nth), size, case)?;
             let run = Run {
                 device,
@@ -189,13 +242,22 @@ impl Verifier {
                 | InputCase::Spiky
                 | InputCase::Integers
                 | InputCase::Large
-                | InputCase::Small => Poison::Nan,
+                | InputCase::Small
+                    if turn == 0 =>
+                {
+                    Poison::Nan
+                }
+                InputCase::Normal
+                | InputCase::Spiky
+                | InputCase::Integers
+                | InputCase::Large
+                | InputCase::Small => Poison::Finite,
             };
             let first = match run.once(poison, &mut evidence.warnings)? {
                 Ok(execution) => execution,
                 Err(verdict) => return Ok(Err(verdict)),
             };
-            let repeats = if nth == 0 { self.repeats } else { 0 };
+            let repeats = if turn == 0 { cases.repeats } else { 0 };
             for _ in 0..repeats {
                 let again = match run.once(Poison::Finite, &mut evidence.warnings)? {
                     Ok(execution) => execution,
@@ -211,17 +273,24 @@ impl Verifier {
                 executed: first.executed,
             });
         }
-        let cases: Vec<&str> = cases.iter().map(|case| case.word()).collect();
-        evidence.checked.push(format!(
-            "outputs at {size}: inputs {}; {} runs of the first compared {}",
-            cases.join(", "),
-            self.repeats + 1,
-            if self.task.nondeterministic.is_empty() {
+        let words: Vec<&str> = cases
+            .run
+            .iter()
+            .map(|&nth| self.task.cases[nth].word())
+            .collect();
+        let mut told = format!("outputs at {size}: inputs {}", words.join(", "));
+        if cases.repeats > 0 {
+            told.push_str(&format!(
+                "; {} runs of the first compared ",
+                cases.repeats + 1
+            ));
+            told.push_str(if self.task.nondeterministic.is_empty() {
                 "bit for bit"
             } else {
                 "within tolerance where the task allows differences, else bit for bit"
-            }
-        ));
+            });
+        }
+        evidence.checked.push(told);
         Ok(Ok(()))
     }
 

@@ -10,8 +10,8 @@ use warptree::device::{
 };
 use warptree::evaluate::ptxas::Assembler;
 use warptree::evaluate::{Cached, Evaluator, Keyed, Pipeline, Settings};
-use warptree::source::{Argument, Source};
-use warptree::task::{Catalogue, Task};
+use warptree::source::{Argument, Point, Source};
+use warptree::task::{Catalogue, Purpose, Task};
 use warptree::units::{Bytes, Flops, Nanos, SmArch};
 use warptree::verdict::{
     Bottleneck, Denominator, Diagnosis, Diagnostic, Evidence, InstructionScore, Severity, Time,
@@ -490,6 +490,30 @@ fn repeats_must_agree_bit_for_bit_unless_the_task_allows_otherwise() {
 }
 
 #[test]
+fn a_claim_is_verified_with_every_input_case_at_every_size() {
+    let counted = || scripted(|job, _| transpose(job));
+    let task = task("transpose");
+    let source = Source::parse(KERNEL).unwrap();
+    let point = source.space().default_point().unwrap();
+    let runs = |judge: fn(&Pipeline, &Source, &Point) -> bool| {
+        let bench = bench(counted());
+        assert!(judge(&bench.pipeline, &source, &point));
+        bench.device.runs.load(Ordering::SeqCst) as usize
+    };
+    let brief = runs(|p, s, at| p.evaluate(s, at).unwrap().verdict.measurement().is_some());
+    let full = runs(|p, s, at| p.confirm(s, at).unwrap().verdict.measurement().is_some());
+    let small = task
+        .sizes
+        .iter()
+        .filter(|size| size.purpose != Purpose::Bench)
+        .count();
+    let smoke = task.sizes_for(Purpose::Smoke).count();
+    let all = task.cases.len();
+    assert_eq!(full, small * (all + 1));
+    assert_eq!(brief, smoke * (all + 1) + (small - smoke) * 2.min(all));
+}
+
+#[test]
 fn a_cheap_failure_stops_before_the_rest_is_run() {
     let bench = bench(scripted(|_, _| execution(Ended::Faulted(Vec::new()))));
     bench.judge(KERNEL);
@@ -750,7 +774,12 @@ fn the_cache_answers_a_question_once_and_drops_lines_of_another_text() {
     point.0[0] = 0;
     cached.evaluate(&source, &point).unwrap();
     assert!(device.runs.load(Ordering::SeqCst) > runs);
-    assert!(cached.fresh().key(&source, &point).is_some());
+    let before = device.runs.load(Ordering::SeqCst);
+    cached.confirm(&source, &point).unwrap();
+    assert!(
+        device.runs.load(Ordering::SeqCst) > before,
+        "a claim is judged anew"
+    );
 }
 
 #[test]
@@ -768,7 +797,9 @@ fn concurrent_workers_judge_a_candidate_once() {
     let source = Source::parse(KERNEL).unwrap();
     let point = source.space().default_point().unwrap();
     let alone = {
-        cached.fresh().evaluate(&source, &point).unwrap();
+        let mut point = point.clone();
+        point.0[0] = 0;
+        cached.evaluate(&source, &point).unwrap();
         device.runs.swap(0, Ordering::SeqCst)
     };
     std::thread::scope(|scope| {
