@@ -113,7 +113,7 @@ fn compare_is_repeatable() {
         assert!(curve.contains(&format!("{method},0,1,")), "{curve}");
     }
     assert!(
-        curve.contains(",wrong,"),
+        curve.contains(",faulted,"),
         "the model's wrong edit was judged: {curve}"
     );
 }
