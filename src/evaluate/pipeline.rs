@@ -19,7 +19,7 @@ use crate::task::{Poison, Problem, Purpose, Role, Task};
 use crate::units::{Digest, Nanos, SmArch};
 use crate::verdict::{
     Audit, Denominator, Diagnosis, Diagnostic, Evidence, InstructionScore, Measurement, Score,
-    Severity, Speedup, TargetShare, Verdict, spilled,
+    Severity, Speedup, TargetShare, Time, Verdict, spilled,
 };
 
 /// Raised whenever the same candidate could get another verdict: part of every cache key.
@@ -320,8 +320,11 @@ impl Pipeline {
         checked.extend(verified.checked);
         checked.extend(about.checks.iter().cloned());
         checked.extend(audited.checked);
-        checked.extend(timed.notes);
         let mut not_checked = verified.not_checked;
+        match &timed.time {
+            Time::Estimated { .. } => not_checked.extend(timed.notes),
+            Time::Measured { .. } | Time::Recorded { .. } => checked.extend(timed.notes),
+        }
         not_checked.extend(about.cannot_check.iter().cloned());
         not_checked.extend(audited.not_checked);
         if !about.runs_timed_size {
@@ -420,13 +423,21 @@ impl Pipeline {
     fn audit(&self, verified: &verify::Evidence, timed: &Timed) -> Audited {
         let mut audited = Audited::default();
         let time = timed.time.nanos();
-        audited.add(audit::time_floor(time, self.floor()));
-        audited.add(audit::device_floor(time, timed.floor));
-        audited.add(audit::steady(
-            &timed.unsteady,
-            &self.settings.task.nondeterministic,
-        ));
-        audited.add(audit::timed_memory(&timed.violations));
+        match &timed.time {
+            // An estimate cannot be too good to be true, and nothing was called to watch.
+            Time::Estimated { .. } => audited.add(audit::Finding::NotChecked(
+                "time floor and outputs of timed calls: the time is estimated".to_owned(),
+            )),
+            Time::Measured { .. } | Time::Recorded { .. } => {
+                audited.add(audit::time_floor(time, self.floor()));
+                audited.add(audit::device_floor(time, timed.floor));
+                audited.add(audit::steady(
+                    &timed.unsteady,
+                    &self.settings.task.nondeterministic,
+                ));
+                audited.add(audit::timed_memory(&timed.violations));
+            }
+        }
         let allowed = audit::allowed_tensor_types(&self.settings.task);
         if verified.counts.is_empty() {
             audited.add(audit::executed_flops(None, &self.timed.work, ""));

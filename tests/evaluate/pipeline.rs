@@ -97,8 +97,9 @@ fn scripted(act: impl Fn(&Job<'_>, u32) -> Execution + Send + Sync + 'static) ->
 
 fn timed(ns: f64) -> Timing {
     Timing::Timed(Box::new(Timed {
-        time: Time::Estimated {
-            time: Nanos::new(ns).unwrap(),
+        time: Time::Measured {
+            median: Nanos::new(ns).unwrap(),
+            samples: vec![ns],
             gpu: "NVIDIA H200".into(),
         },
         diagnosis: Some(Diagnosis {
