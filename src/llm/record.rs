@@ -21,7 +21,7 @@ const VERSION: u32 = 1;
 pub struct Exchange {
     /// Format of this line: 1.
     pub version: u32,
-    /// Over model and request: [`request_hash`].
+    /// Over model and request.
     pub hash: Digest,
     /// How many attempts with this hash stand before it.
     pub occurrence: u32,
