@@ -5,7 +5,7 @@ use rand::Rng;
 use rand_distr::{Distribution, StandardNormal};
 use serde::{Deserialize, Serialize};
 
-use super::cholesky::{Cholesky, dot};
+use super::cholesky::{BLOCK, Cholesky, dot};
 use crate::source::Point;
 
 /// ln w of a fresh kernel: w = 0.5.
@@ -81,6 +81,7 @@ pub(super) struct Gp {
     /// K⁻¹·y for the targets last given.
     weights: Vec<f64>,
     scratch: Vec<f64>,
+    block: Vec<[f64; BLOCK]>,
 }
 
 impl Gp {
@@ -106,6 +107,7 @@ impl Gp {
             factor: Cholesky::default(),
             weights: Vec::new(),
             scratch: Vec::new(),
+            block: Vec::new(),
         }
     }
 
@@ -122,6 +124,7 @@ impl Gp {
     /// Appends a point.
     pub(super) fn push(&mut self, point: &Point) {
         let mut row = std::mem::take(&mut self.scratch);
+        row.clear();
         self.covariances(point, &mut row);
         self.factor.push(&row, 1.0 + self.kernel.nugget());
         self.scratch = row;
@@ -145,14 +148,14 @@ impl Gp {
         self.factor.solve_upper(&mut self.weights);
     }
 
-    /// Covariances of `point` with every row.
+    /// Appends the covariances of `point` with every row to `out`.
     pub(super) fn covariances(&self, point: &Point, out: &mut Vec<f64>) {
-        out.clear();
-        out.resize(self.factor.len(), 1.0);
+        let first = out.len();
+        out.resize(first + self.factor.len(), 1.0);
         for ((axis, table), column) in self.axes.iter().zip(&self.tables).zip(&self.columns) {
             let start = usize::from(point.0[axis.knob]) * axis.values;
             let line = &table[start..start + axis.values];
-            for (entry, &value) in out.iter_mut().zip(column) {
+            for (entry, &value) in out[first..].iter_mut().zip(column) {
                 *entry *= line[usize::from(value)];
             }
         }
@@ -163,10 +166,17 @@ impl Gp {
         dot(covariances, &self.weights)
     }
 
-    /// The posterior standard deviation; overwrites `covariances`.
-    pub(super) fn deviation(&self, covariances: &mut [f64]) -> f64 {
-        self.factor.solve_lower(covariances);
-        (1.0 - dot(covariances, covariances)).max(1e-12).sqrt()
+    /// The posterior standard deviations of as many points as `block` has columns: entry c of its
+    /// row r is the covariance of point c with row r. Overwrites `block`.
+    pub(super) fn deviations(&self, block: &mut [[f64; BLOCK]]) -> [f64; BLOCK] {
+        self.factor.solve_lower_block(block);
+        let mut explained = [0.0; BLOCK];
+        for entries in &*block {
+            for (sum, entry) in explained.iter_mut().zip(entries) {
+                *sum += entry * entry;
+            }
+        }
+        explained.map(|explained| (1.0 - explained).max(1e-12).sqrt())
     }
 
     /// No more than this can [`Self::deviation`] be: what the nearest row alone says.
@@ -197,21 +207,28 @@ impl Gp {
         self.kernel = kernel;
         self.tables = tables(&self.axes, &self.kernel);
         let rows = self.factor.len();
+        let variance = 1.0 + self.kernel.nugget();
         self.factor.clear();
-        let mut row = std::mem::take(&mut self.scratch);
-        for i in 0..rows {
-            row.clear();
-            row.resize(i, 1.0);
+        let mut entries = [1.0; BLOCK];
+        for first in (0..rows).step_by(BLOCK) {
+            let count = BLOCK.min(rows - first);
+            self.block.clear();
+            self.block.resize(first + count, [1.0; BLOCK]);
             for ((axis, table), column) in self.axes.iter().zip(&self.tables).zip(&self.columns) {
-                let start = usize::from(column[i]) * axis.values;
-                let line = &table[start..start + axis.values];
-                for (entry, &value) in row.iter_mut().zip(column) {
-                    *entry *= line[usize::from(value)];
+                let values = &column[first..first + count];
+                for (row, &value) in self.block.iter_mut().zip(column) {
+                    let line = &table[usize::from(value) * axis.values..][..axis.values];
+                    for (entry, &value) in entries.iter_mut().zip(values) {
+                        *entry = line[usize::from(value)];
+                    }
+                    for (product, entry) in row.iter_mut().zip(&entries) {
+                        *product *= entry;
+                    }
                 }
             }
-            self.factor.push(&row, 1.0 + self.kernel.nugget());
+            let (before, within) = self.block.split_at_mut(first);
+            self.factor.push_block(before, within, variance);
         }
-        self.scratch = row;
     }
 
     fn log_posterior(&mut self, targets: &[f64]) -> f64 {

@@ -18,6 +18,7 @@ use statrs::function::erf::erfc;
 use super::params::{Start, Surrogate, TunerParams};
 use super::value::Value;
 use crate::source::{Point, Source};
+use cholesky::BLOCK;
 use gp::Gp;
 
 /// One setting that was asked for.
@@ -233,25 +234,36 @@ impl Tuner {
 
     /// The first of those with the largest expected improvement over `best`.
     fn most_promising(&self, mut candidates: Vec<Point>, best: f64) -> Option<Promise> {
+        let rows = self.gp.len();
+        let mut known = Vec::with_capacity(rows * candidates.len());
         let mut bounded = Vec::with_capacity(candidates.len());
-        let mut covariances = Vec::new();
         for (order, point) in candidates.iter().enumerate() {
-            self.gp.covariances(point, &mut covariances);
-            let mean = self.gp.mean(&covariances);
-            let bound = expected_improvement(best, mean, self.gp.deviation_bound(&covariances));
+            self.gp.covariances(point, &mut known);
+            let covariances = &known[order * rows..];
+            let mean = self.gp.mean(covariances);
+            let bound = expected_improvement(best, mean, self.gp.deviation_bound(covariances));
             bounded.push((bound, order, mean));
         }
         // Best bound first: once a bound is below the best exact value, no other can win.
         bounded.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         let mut winner: Option<(f64, usize, f64)> = None;
-        for &(bound, order, mean) in &bounded {
-            if winner.is_some_and(|(value, _, _)| value >= bound) {
+        let mut block = vec![[0.0; BLOCK]; rows];
+        for together in bounded.chunks(BLOCK) {
+            if winner.is_some_and(|(value, _, _)| value >= together[0].0) {
                 break;
             }
-            self.gp.covariances(&candidates[order], &mut covariances);
-            let value = expected_improvement(best, mean, self.gp.deviation(&mut covariances));
-            if winner.is_none_or(|(most, _, _)| value > most) {
-                winner = Some((value, order, mean));
+            for (column, &(_, order, _)) in together.iter().enumerate() {
+                let covariances = &known[order * rows..][..rows];
+                for (entries, &covariance) in block.iter_mut().zip(covariances) {
+                    entries[column] = covariance;
+                }
+            }
+            let deviations = self.gp.deviations(&mut block);
+            for (&(_, order, mean), deviation) in together.iter().zip(deviations) {
+                let value = expected_improvement(best, mean, deviation);
+                if winner.is_none_or(|(most, _, _)| value > most) {
+                    winner = Some((value, order, mean));
+                }
             }
         }
         winner.map(|(improvement, order, mean)| Promise {
