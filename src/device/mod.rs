@@ -28,7 +28,25 @@ pub trait Device: Send + Sync {
 
     /// How long one call takes, measured or estimated (the value says which).
     fn time(&self, job: &Job<'_>) -> Result<Timing, RigError>;
+
+    /// Keeps one GPU free for a tool that runs processes of its own on it (a profiler, a memory checker):
+    /// nothing is executed or timed there until the value is dropped. `None`: this is no GPU.
+    fn reserve(&self) -> Option<Reserved<'_>> {
+        None
+    }
 }
+
+/// A GPU that is kept free.
+pub struct Reserved<'a> {
+    /// Which of this host, as the driver counts.
+    pub ordinal: u32,
+    _held: Vec<Box<dyn Held + 'a>>,
+}
+
+/// Whatever keeps a GPU free while it lives.
+trait Held {}
+
+impl<T> Held for T {}
 
 /// What a device says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -35,6 +35,7 @@ pub fn diagnose(launches: &[(Work<'_>, Estimate)]) -> Option<Diagnosis> {
             launches.iter().map(|(_, e)| e.dram_bytes).sum::<f64>() as u64,
         )),
         target_instructions: Vec::new(),
+        hardware: None,
     })
 }
 

@@ -25,6 +25,24 @@ pub struct Diagnosis {
     pub dram: Option<Bytes>,
     /// Executions per target instruction the task asked for.
     pub target_instructions: Vec<(String, u64)>,
+    /// What counters of the GPU said; `None` from the simulator and in traces of version 0.1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hardware: Option<Hardware>,
+}
+
+/// Counters of a GPU, over all launches of one call. Caches were flushed before each launch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hardware {
+    /// Read from device memory.
+    pub dram_read: Bytes,
+    /// Share of global loads' sectors found in L1, 0 to 1; `None` where there were no such loads.
+    pub l1_hit: Option<f64>,
+    /// Share of sectors found in L2, 0 to 1; `None` where nothing came that far.
+    pub l2_hit: Option<f64>,
+    /// Share of cycles with an instruction issued, in the longest launch, 0 to 1.
+    pub issue: f64,
+    /// Share of its peak that a unit reached in the longest launch, 0 to 1, largest first.
+    pub units: Vec<(String, f64)>,
 }
 
 /// What limits a kernel.

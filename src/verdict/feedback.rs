@@ -168,7 +168,9 @@ impl Text<'_> {
                 "Target instructions did {:.0} % of their work (after the spill rule).",
                 value * 100.0
             )),
-            InstructionScore::NotProfiled => self.line("Target instructions: not profiled."),
+            InstructionScore::NotProfiled { .. } => {
+                self.line("Target instructions: not profiled.");
+            }
             InstructionScore::Counted { .. } | InstructionScore::NotRequired { .. } => {}
         }
         for entry in &measurement.resources {
@@ -346,6 +348,7 @@ mod tests {
                 flops: Vec::new(),
                 dram: None,
                 target_instructions: Vec::new(),
+                hardware: None,
             }),
             checked: Vec::new(),
             not_checked: Vec::new(),

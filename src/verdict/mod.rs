@@ -7,7 +7,7 @@ mod score;
 
 use serde::{Deserialize, Serialize};
 
-pub use diagnosis::{Bottleneck, Diagnosis, Evidence, Occupancy, Stall};
+pub use diagnosis::{Bottleneck, Diagnosis, Evidence, Hardware, Occupancy, Stall};
 pub use feedback::feedback;
 pub use score::{
     Audit, Denominator, InstructionScore, SPILL_ALLOWANCE, Score, Speedup, TargetShare, reward,

@@ -36,7 +36,16 @@ pub enum InstructionScore {
         value: f64,
     },
     /// No counters here: never a silent pass.
-    NotProfiled,
+    NotProfiled {
+        /// 1, halved by spills over 128 bytes: ptxas tells those without counters. Traces of version 0.1
+        /// did not say; they read as 1.
+        #[serde(default = "whole")]
+        value: f64,
+    },
+}
+
+fn whole() -> f64 {
+    1.0
 }
 
 /// How much of the work the target instructions did, before the spill rule.
@@ -59,15 +68,16 @@ impl InstructionScore {
             TargetShare::Counted(share) => Self::Counted {
                 value: share.clamp(0.0, 1.0) * spill,
             },
-            TargetShare::NotProfiled => Self::NotProfiled,
+            TargetShare::NotProfiled => Self::NotProfiled { value: spill },
         }
     }
 
-    /// The factor of the reward. Unprofiled kernels rank by time alone and are labelled so.
+    /// The factor of the reward. Unprofiled kernels rank by time and spills, and are labelled so.
     pub fn factor(self) -> f64 {
         match self {
-            Self::NotRequired { value } | Self::Counted { value } => value,
-            Self::NotProfiled => 1.0,
+            Self::NotRequired { value } | Self::Counted { value } | Self::NotProfiled { value } => {
+                value
+            }
         }
     }
 }
@@ -188,12 +198,25 @@ mod tests {
     }
 
     #[test]
-    fn unprofiled_kernels_rank_by_time_alone() {
-        let score = Score {
-            instructions: InstructionScore::new(TargetShare::NotProfiled, Bytes(0)),
+    fn unprofiled_kernels_rank_by_time_and_spills() {
+        let unprofiled = |spilled| Score {
+            instructions: InstructionScore::new(TargetShare::NotProfiled, Bytes(spilled)),
             ..score(true, 1.0, 0, Audit::Passed)
         };
-        assert_eq!(reward(&score, ns(400.0), ns(100.0)), 0.25);
+        assert_eq!(reward(&unprofiled(128), ns(400.0), ns(100.0)), 0.25);
+        assert_eq!(reward(&unprofiled(129), ns(400.0), ns(100.0)), 0.125);
+    }
+
+    #[test]
+    fn a_trace_from_before_the_spill_rule_reads_as_unspilled() {
+        let old: InstructionScore = serde_json::from_str(r#"{"kind":"not_profiled"}"#).unwrap();
+        assert_eq!(old, InstructionScore::NotProfiled { value: 1.0 });
+        let new = InstructionScore::NotProfiled { value: 0.5 };
+        let text = serde_json::to_string(&new).unwrap();
+        assert_eq!(
+            serde_json::from_str::<InstructionScore>(&text).unwrap(),
+            new
+        );
     }
 
     #[test]

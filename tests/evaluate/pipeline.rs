@@ -115,6 +115,7 @@ fn timed(ns: f64) -> Timing {
             flops: Vec::new(),
             dram: None,
             target_instructions: Vec::new(),
+            hardware: None,
         }),
         floor: None,
         unsteady: Vec::new(),
@@ -730,7 +731,7 @@ fn target_instructions_are_counted_at_the_smoke_sizes() {
     );
     assert_eq!(
         factor(scripted(|job, _| sum(job))),
-        InstructionScore::NotProfiled
+        InstructionScore::NotProfiled { value: 1.0 }
     );
 }
 

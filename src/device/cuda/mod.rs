@@ -35,7 +35,7 @@ use self::cache::Cache;
 use self::conversation::Conversation;
 use self::link::{Deadline, Link, LinkError};
 use self::protocol::{Call, Ready, Reply, Request};
-use crate::device::{About, Device, Ended, Execution, Gpu, Job, RigError, Timing};
+use crate::device::{About, Device, Ended, Execution, Gpu, Job, Reserved, RigError, Timing};
 use crate::units::{Bytes, Digest};
 use crate::verdict::{Diagnostic, Severity};
 
@@ -346,6 +346,13 @@ impl Device for CudaDevice {
     fn time(&self, job: &Job<'_>) -> Result<Timing, RigError> {
         self.time_locked(&mut self.lock(), job)
     }
+
+    fn reserve(&self) -> Option<Reserved<'_>> {
+        Some(Reserved {
+            ordinal: self.ordinal,
+            _held: vec![Box::new(self.lock())],
+        })
+    }
 }
 
 impl Drop for CudaDevice {
@@ -435,7 +442,6 @@ fn about(ready: &Ready, largest: Bytes) -> About {
         "races and missing barriers: the hardware does not tell".to_owned(),
         "reads outside of a buffer that hit other memory".to_owned(),
         "reads of memory that nothing wrote".to_owned(),
-        "executed instructions: not profiled".to_owned(),
         "power capping: the counter is not read".to_owned(),
     ];
     cannot_check.extend(

@@ -4,7 +4,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::link::WorkerCommand;
 use super::{CudaDevice, Options};
-use crate::device::{About, Device, Execution, Gpu, Job, RigError, Timing};
+use crate::device::{About, Device, Execution, Gpu, Job, Reserved, RigError, Timing};
 
 /// Equal GPUs, each with its worker.
 pub struct CudaPool {
@@ -140,5 +140,13 @@ impl Device for CudaPool {
 
     fn time(&self, job: &Job<'_>) -> Result<Timing, RigError> {
         self.with(|device| device.time(job))
+    }
+
+    fn reserve(&self) -> Option<Reserved<'_>> {
+        let lease = self.lease();
+        let mut reserved = self.devices[lease.index].reserve()?;
+        // the device is let go before its place in the rota
+        reserved._held.push(Box::new(lease));
+        Some(reserved)
     }
 }

@@ -50,7 +50,8 @@ impl Cholesky {
         let before = self.rows;
         for (column, among) in within.iter().enumerate() {
             let start = self.packed.len();
-            self.packed.extend(block.iter().map(|entries| entries[column]));
+            self.packed
+                .extend(block.iter().map(|entries| entries[column]));
             for (other, covariance) in among.iter().enumerate().take(column) {
                 let at = row_start(before + other);
                 let row = &self.packed[at..=at + before + other];
