@@ -12,7 +12,7 @@ use warptree::device::cuda::protocol::{
     self, Checked, Frame, Prepared, ProtocolError, Ready, Reply, Request, Stage,
 };
 use warptree::device::cuda::timing::{Outcome, Rule};
-use warptree::device::cuda::{Compared, CudaDevice, CudaPool, Options, WorkerCommand};
+use warptree::device::cuda::{Compared, CudaDevice, CudaPool, Options, Subject, WorkerCommand};
 use warptree::device::{Buffer, Contents, Device, Ended, Execution, Gpu, Job, RigError, Timing};
 use warptree::ptx::ir::Module;
 use warptree::ptx::parse;
@@ -609,7 +609,11 @@ fn two_candidates_are_compared_pair_by_pair() {
     let device = bench.open(TIMES).expect("it stands");
     let (a, b) = (Work::plain(1), Work::plain(2));
     let compared = device
-        .compare_times(&a.job(), &b.job(), &Rule::default())
+        .compare_times(
+            Subject::Kernel(&a.job()),
+            Subject::Kernel(&b.job()),
+            &Rule::default(),
+        )
         .expect("both are timed");
     let Compared::Timed(comparison) = compared else {
         panic!("{compared:?}");

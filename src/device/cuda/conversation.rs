@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::cache::Cache;
 use super::link::{Deadline, Link, LinkError};
 use super::protocol::{Call, MAX_CHUNK, Reply, Request, Stage};
-use super::{Options, Stop, Stopped, diagnostic, pack};
-use crate::device::{Buffer, Contents, Ended, Execution, Generator, Job};
+use super::{Options, Stop, Stopped, Subject, diagnostic, pack};
+use crate::device::{Buffer, Contents, Ended, Execution, Generator};
 use crate::verdict::Diagnostic;
 
 /// A standing worker, and what it holds.
@@ -19,9 +19,9 @@ pub(super) struct Conversation<'a> {
 
 impl Conversation<'_> {
     /// Uploads what is missing and packs the jobs.
-    pub(super) fn pack(&mut self, jobs: &[&Job<'_>]) -> Result<Vec<Call>, Stop> {
+    pub(super) fn pack(&mut self, jobs: &[Subject<'_>]) -> Result<Vec<Call>, Stop> {
         // one supply for all, so that no job's inputs make room for another's
-        let buffers: Vec<Buffer> = jobs.iter().flat_map(|job| job.buffers).cloned().collect();
+        let buffers: Vec<Buffer> = jobs.iter().flat_map(|job| job.buffers()).cloned().collect();
         let supply = self.cache.supply(&buffers).map_err(Stop::Rig)?;
         for slot in supply.discards {
             self.ask(&Request::Discard { slot })?;
@@ -32,15 +32,20 @@ impl Conversation<'_> {
         let mut initial = supply.initial.as_slice();
         let mut calls = Vec::with_capacity(jobs.len());
         for (index, job) in (0u8..).zip(jobs) {
-            let cubin = job.cubin.ok_or_else(|| {
-                Stop::Rig("a GPU runs cubins, and this candidate was not assembled".to_owned())
-            })?;
-            let (own, rest) = initial.split_at(job.buffers.len());
+            let (own, rest) = initial.split_at(job.buffers().len());
             initial = rest;
-            calls.push(
-                pack::pack(job, cubin, own)
-                    .map_err(|message| Stop::Call(index, Stopped::Refused(message)))?,
-            );
+            let packed = match job {
+                Subject::Kernel(job) => {
+                    let cubin = job.cubin.ok_or_else(|| {
+                        Stop::Rig(
+                            "a GPU runs cubins, and this candidate was not assembled".to_owned(),
+                        )
+                    })?;
+                    pack::pack(job, cubin, own)
+                }
+                Subject::Product(job) => pack::pack_product(job, own),
+            };
+            calls.push(packed.map_err(|message| Stop::Call(index, Stopped::Refused(message)))?);
         }
         Ok(calls)
     }
@@ -163,6 +168,9 @@ impl Conversation<'_> {
                 }) => {
                     let fault = diagnostic(&format!("cuda-{code}"), message, fault_help(code));
                     return Err(Stop::Call(call, Stopped::Faulted(vec![fault])));
+                }
+                Ok(Reply::NoLibrary { message }) => {
+                    return Err(Stop::Call(0, Stopped::Refused(message)));
                 }
                 Ok(Reply::Failed { message }) => {
                     return Err(Stop::Rig(format!("{message}{}", self.link.last_words())));

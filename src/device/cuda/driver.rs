@@ -1,5 +1,5 @@
-//! The CUDA driver behind a safe interface: the only unsafe code of this crate, used by the worker alone.
-//! Every return code is checked and kept. Nothing here decides what an error means for a candidate,
+//! The CUDA driver, cuBLASLt and NVRTC behind a safe interface: the only unsafe code of this crate, used by
+//! the worker alone. Every return code is checked and kept. Nothing here decides what an error means for a candidate,
 //! beyond telling those that break the context from those that do not.
 
 #![expect(
@@ -7,9 +7,13 @@
     reason = "the CUDA driver is a C interface; each block says why it holds"
 )]
 
+mod blas;
 mod launch;
+mod nvrtc;
 
+pub use blas::{Blas, Described};
 pub use launch::{Module, Prepared, Value};
+pub use nvrtc::compile;
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::marker::PhantomData;

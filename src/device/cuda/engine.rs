@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 
 use super::digest::digest;
-use super::driver::{Address, Context, CudaError, Module, Prepared, Value};
+use super::driver::{Address, Blas, Context, CudaError, Described, Module, Prepared, Value};
 use super::memory::{Memory, Region};
-use super::protocol::{self, Call, Initial, Param, Role, Stage};
+use super::protocol::{self, Algorithm, Call, Initial, Param, Planned, Product, Role, Stage};
 
 const TOOLS: &str = include_str!("tools.ptx");
 
@@ -37,6 +37,8 @@ pub enum Trouble {
         /// What the driver says.
         error: CudaError,
     },
+    /// A library that was asked for is not here, in words.
+    NoLibrary(String),
     /// The rig.
     Failed(String),
 }
@@ -61,6 +63,33 @@ pub struct Engine {
     tools: Module,
     scratch: Region,
     slots: HashMap<u64, Slot>,
+    /// Opened when it is first needed.
+    blas: Option<Blas>,
+}
+
+/// What a call runs, loaded.
+pub enum Code {
+    /// Kernels of a module.
+    Kernels(Module),
+    /// A library's product.
+    Product(Box<Described>),
+}
+
+/// One thing that a call queues, its memory known.
+pub enum Step<'c> {
+    /// A kernel.
+    Launch(Prepared<'c>),
+    /// A library's product.
+    Product {
+        /// Shapes and types.
+        described: &'c Described,
+        /// How.
+        algorithm: Algorithm,
+        /// A, B and C.
+        addresses: [Address; 3],
+        /// Scratch memory.
+        workspace: Option<Address>,
+    },
 }
 
 /// Uploaded bytes.
@@ -103,6 +132,7 @@ impl Engine {
             tools,
             scratch,
             slots: HashMap::new(),
+            blas: None,
         };
         engine
             .canary()
@@ -172,9 +202,9 @@ impl Engine {
     /// [`Ran::held`] and gives it to [`Engine::release`].
     pub fn execute(&mut self, call: &Call, announce: Announce<'_>) -> Result<Ran, Trouble> {
         announce(Stage::Housekeeping)?;
-        let module = self.load(&call.image, 0)?;
+        let code = self.load(call, 0)?;
         let held = self.place(call, true)?;
-        let ran = self.execute_placed(call, &module, &held, announce);
+        let ran = self.execute_placed(call, &code, &held, announce);
         match ran {
             Ok((violations, spoiled)) => Ok(Ran {
                 held,
@@ -191,13 +221,13 @@ impl Engine {
     fn execute_placed(
         &mut self,
         call: &Call,
-        module: &Module,
+        code: &Code,
         held: &[Held],
         announce: Announce<'_>,
     ) -> Result<(Vec<String>, Vec<u64>), Trouble> {
         self.fill(call, held, 0, None)?;
         let before = self.input_digests(call, held)?;
-        let launches = self.prepare(call, module, held, 0)?;
+        let launches = self.prepare(call, code, held, 0)?;
         self.cuda.synchronize()?;
         announce(Stage::Launching {
             call: 0,
@@ -240,8 +270,41 @@ impl Engine {
         }
     }
 
-    /// Loads a module; what does not fit is the call's refusal, what does not match the driver the rig's.
-    pub fn load(&self, image: &[u8], call: u8) -> Result<Module, Trouble> {
+    /// cuBLASLt's version, and its best algorithms for a product.
+    pub fn algorithms(
+        &mut self,
+        product: &Product,
+        most: u32,
+    ) -> Result<(u64, Vec<Algorithm>), Trouble> {
+        let blas = self.blas()?;
+        let found = blas.algorithms(product, most);
+        let found = found.map_err(|message| Trouble::Refused { call: 0, message })?;
+        Ok((blas.version(), found))
+    }
+
+    fn blas(&mut self) -> Result<&Blas, Trouble> {
+        match &mut self.blas {
+            Some(blas) => Ok(blas),
+            none => Ok(none.insert(Blas::open().map_err(Trouble::NoLibrary)?)),
+        }
+    }
+
+    /// Loads what a call runs; what does not fit is the call's refusal, what does not match the driver the
+    /// rig's.
+    pub fn load(&mut self, call: &Call, index: u8) -> Result<Code, Trouble> {
+        if let Some(planned) = &call.product {
+            self.blas()?;
+            return Described::new(&planned.product)
+                .map(|described| Code::Product(Box::new(described)))
+                .map_err(|message| Trouble::Refused {
+                    call: index,
+                    message,
+                });
+        }
+        self.load_module(&call.image, index).map(Code::Kernels)
+    }
+
+    fn load_module(&self, image: &[u8], call: u8) -> Result<Module, Trouble> {
         self.cuda.load(image).map_err(|e| {
             if e.is_refusal() {
                 Trouble::Refused {
@@ -330,25 +393,65 @@ impl Engine {
         Ok(())
     }
 
-    /// Resolves a call's launches against its regions.
-    pub fn prepare<'m>(
+    /// Resolves what a call runs against its regions.
+    pub fn prepare<'c>(
+        &self,
+        call: &Call,
+        code: &'c Code,
+        held: &[Held],
+        index: u8,
+    ) -> Result<Vec<Step<'c>>, Trouble> {
+        match (code, &call.product) {
+            (Code::Kernels(module), _) => self.prepare_launches(call, module, held, index),
+            (Code::Product(described), Some(planned)) => {
+                Ok(vec![self.prepare_product(described, planned, held)?])
+            }
+            (Code::Product(_), None) => Err(Trouble::Failed("no product is planned".to_owned())),
+        }
+    }
+
+    fn prepare_product<'c>(
+        &self,
+        described: &'c Described,
+        planned: &Planned,
+        held: &[Held],
+    ) -> Result<Step<'c>, Trouble> {
+        let [a, b, c] = planned.regions;
+        Ok(Step::Product {
+            described,
+            algorithm: planned.algorithm,
+            addresses: [
+                self.address(held, a)?,
+                self.address(held, b)?,
+                self.address(held, c)?,
+            ],
+            workspace: planned
+                .workspace
+                .map(|region| self.address(held, region))
+                .transpose()?,
+        })
+    }
+
+    fn address(&self, held: &[Held], region: u32) -> Result<Address, Trouble> {
+        match held.get(region as usize) {
+            Some(Held::Own(region)) => Ok(region.address()),
+            Some(Held::Shared(slot)) => Ok(self.slot_at(*slot)?.0),
+            None => Err(Trouble::Failed(format!("there is no region {region}"))),
+        }
+    }
+
+    fn prepare_launches<'m>(
         &self,
         call: &Call,
         module: &'m Module,
         held: &[Held],
         index: u8,
-    ) -> Result<Vec<Prepared<'m>>, Trouble> {
+    ) -> Result<Vec<Step<'m>>, Trouble> {
         let refused = |message: String| Trouble::Refused {
             call: index,
             message,
         };
-        let address = |region: u32| -> Result<Address, Trouble> {
-            match held.get(region as usize) {
-                Some(Held::Own(region)) => Ok(region.address()),
-                Some(Held::Shared(slot)) => Ok(self.slot_at(*slot)?.0),
-                None => Err(Trouble::Failed(format!("there is no region {region}"))),
-            }
-        };
+        let address = |region: u32| self.address(held, region);
         let mut maps = Vec::with_capacity(call.maps.len());
         for map in &call.maps {
             let base = address(map.region)?;
@@ -372,23 +475,24 @@ impl Engine {
                     Trouble::Failed(format!("a parameter of {} bytes", bytes.len()))
                 })?);
             }
-            prepared.push(module.prepare(launch, values, &widths).map_err(|e| {
+            let ready = module.prepare(launch, values, &widths).map_err(|e| {
                 let message = format!("`{}`: {}", launch.entry, describe(launch, &e));
                 if e.is_refusal() {
                     refused(message)
                 } else {
                     Trouble::Failed(message)
                 }
-            })?);
+            })?;
+            prepared.push(Step::Launch(ready));
         }
         Ok(prepared)
     }
 
-    /// Queues a call: zeroed workspaces are cleared, then the launches in order.
+    /// Queues a call: zeroed workspaces are cleared, then the launches in order, or the product.
     pub fn queue(
         &self,
         call: &Call,
-        launches: &[Prepared<'_>],
+        steps: &[Step<'_>],
         held: &[Held],
         index: u8,
     ) -> Result<(), Trouble> {
@@ -399,17 +503,36 @@ impl Engine {
                     .map_err(|e| ran(index, e))?;
             }
         }
-        for (launch, spec) in launches.iter().zip(&call.launches) {
-            self.cuda.launch(launch).map_err(|e| {
-                if e.is_refusal() {
-                    Trouble::Refused {
-                        call: index,
-                        message: format!("`{}`: {}; {e}", spec.entry, launch.limits()),
+        for (nth, step) in steps.iter().enumerate() {
+            match step {
+                Step::Launch(launch) => self.cuda.launch(launch).map_err(|e| {
+                    if e.is_refusal() {
+                        let entry = call.launches.get(nth).map_or("?", |spec| &spec.entry);
+                        Trouble::Refused {
+                            call: index,
+                            message: format!("`{entry}`: {}; {e}", launch.limits()),
+                        }
+                    } else {
+                        ran(index, e)
                     }
-                } else {
-                    ran(index, e)
+                })?,
+                Step::Product {
+                    described,
+                    algorithm,
+                    addresses,
+                    workspace,
+                } => {
+                    let blas = self
+                        .blas
+                        .as_ref()
+                        .ok_or_else(|| Trouble::Failed("the library was not opened".to_owned()))?;
+                    blas.multiply(&self.cuda, described, algorithm, *addresses, *workspace)
+                        .map_err(|message| Trouble::Refused {
+                            call: index,
+                            message,
+                        })?;
                 }
-            })?;
+            }
         }
         Ok(())
     }

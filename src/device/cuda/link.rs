@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -103,6 +104,9 @@ impl Link {
             .args(&command.arguments)
             // the driver's own cache of compiled PTX: not needed, and the sandbox forbids to write it
             .env("CUDA_CACHE_DISABLE", "1")
+            // it would change what float32 means in a library's product
+            .env_remove("NVIDIA_TF32_OVERRIDE")
+            .env("LD_LIBRARY_PATH", library_path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -400,6 +404,22 @@ impl Deadline {
             .checked_duration_since(Instant::now())
             .filter(|left| !left.is_zero())
     }
+}
+
+/// Where cuBLASLt and NVRTC are looked for: as the user says, then where CUDA installs them.
+fn library_path() -> OsString {
+    let given = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let homes = ["CUDA_HOME", "CUDA_PATH"]
+        .into_iter()
+        .filter_map(std::env::var_os)
+        .chain(std::iter::once("/usr/local/cuda".into()));
+    let installed = homes.map(|home| Path::new(&home).join("lib64"));
+    let all: Vec<PathBuf> = std::env::split_paths(&given)
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .chain(installed)
+        .collect();
+    // what cannot be joined has a colon in it, and could not be searched either
+    std::env::join_paths(all).unwrap_or(given)
 }
 
 /// How a child ended, in words; it stays to be reaped, so that its number stays ours.

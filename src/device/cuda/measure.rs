@@ -9,8 +9,8 @@ use super::timing::{
     self, Estimate, GATE_PAIRS, Outcome, Rule, clock_spread, estimate, judge, log_ratios, median,
     settled,
 };
-use super::{Call, CudaDevice, State, Stop, Stopped};
-use crate::device::{Device, Ended, Job, RigError, Timed, Timing};
+use super::{Call, CudaDevice, State, Stop, Stopped, Subject};
+use crate::device::{Device, Ended, RigError, Timed, Timing};
 use crate::units::{Bytes, Nanos};
 use crate::verdict::Time;
 
@@ -132,8 +132,8 @@ impl CudaDevice {
     /// and what to claim.
     pub fn compare_times(
         &self,
-        a: &Job<'_>,
-        b: &Job<'_>,
+        a: Subject<'_>,
+        b: Subject<'_>,
         rule: &Rule,
     ) -> Result<Compared, RigError> {
         let replay = self.replay();
@@ -180,18 +180,13 @@ impl CudaDevice {
             Ok(comparison) => Compared::Timed(Box::new(comparison)),
             Err((index, stopped)) => {
                 let side = if index == 0 { Side::A } else { Side::B };
-                let ended = match stopped {
-                    Stopped::Hung(diagnostics) => Ended::Hung(diagnostics),
-                    Stopped::Faulted(diagnostics) => Ended::Faulted(diagnostics),
-                    Stopped::Refused(message) => Ended::Refused(message),
-                };
-                Compared::Stopped(side, ended)
+                Compared::Stopped(side, stopped.ended())
             }
         })
     }
 
     /// Times a job against itself: the |ln ratio| below which nothing should be claimed in this run.
-    pub fn noise_floor(&self, job: &Job<'_>, pairs: u32) -> Result<Option<f64>, RigError> {
+    pub fn noise_floor(&self, job: Subject<'_>, pairs: u32) -> Result<Option<f64>, RigError> {
         let rule = Rule {
             looks: vec![pairs],
             gate: f64::INFINITY,
@@ -203,7 +198,11 @@ impl CudaDevice {
         })
     }
 
-    pub(super) fn time_locked(&self, state: &mut State, job: &Job<'_>) -> Result<Timing, RigError> {
+    pub(super) fn time_locked(
+        &self,
+        state: &mut State,
+        job: Subject<'_>,
+    ) -> Result<Timing, RigError> {
         let replay = self.replay();
         let sampling = &self.options.sampling;
         let done = self.converse(state, &[job], |conversation, calls| {

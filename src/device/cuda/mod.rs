@@ -9,6 +9,7 @@ mod driver;
 mod engine;
 mod facts;
 mod image;
+mod library;
 mod link;
 mod measure;
 mod memory;
@@ -22,6 +23,7 @@ pub mod timing;
 pub mod worker;
 
 pub use driver::present as driver_present;
+pub use library::{Compiled, LibraryError, ProductJob, Subject};
 pub use link::WorkerCommand;
 pub use measure::{Compared, Comparison, Side};
 pub use pool::CudaPool;
@@ -35,7 +37,7 @@ use self::cache::Cache;
 use self::conversation::Conversation;
 use self::link::{Deadline, Link, LinkError};
 use self::protocol::{Call, Ready, Reply, Request};
-use crate::device::{About, Device, Ended, Execution, Gpu, Job, Reserved, RigError, Timing};
+use crate::device::{About, Device, Execution, Gpu, Job, Reserved, RigError, Timing};
 use crate::units::{Bytes, Digest};
 use crate::verdict::{Diagnostic, Severity};
 
@@ -190,10 +192,10 @@ impl CudaDevice {
     fn converse<T>(
         &self,
         state: &mut State,
-        jobs: &[&Job<'_>],
+        jobs: &[Subject<'_>],
         mut talk: impl FnMut(&mut Conversation<'_>, Vec<Call>) -> Result<T, Stop>,
     ) -> Result<Result<T, (u8, Stopped)>, RigError> {
-        let keys: Vec<Digest> = jobs.iter().map(|job| identity(job)).collect();
+        let keys: Vec<Digest> = jobs.iter().map(Subject::identity).collect();
         for (index, key) in (0u8..).zip(&keys) {
             if let Some(stopped) = state.condemned.get(key) {
                 return Ok(Err((index, stopped.clone())));
@@ -304,7 +306,7 @@ impl CudaDevice {
         state.worker = Worker::start(&self.command, self.ordinal, &self.options).ok();
     }
 
-    fn execute_locked(&self, state: &mut State, job: &Job<'_>) -> Result<Execution, RigError> {
+    fn execute_locked(&self, state: &mut State, job: Subject<'_>) -> Result<Execution, RigError> {
         let done = self.converse(state, &[job], |conversation, calls| {
             let Some(call) = calls.into_iter().next() else {
                 return Err(Stop::Rig("no call was packed".to_owned()));
@@ -314,11 +316,7 @@ impl CudaDevice {
         Ok(match done {
             Ok(execution) => execution,
             Err((_, stopped)) => Execution {
-                ended: match stopped {
-                    Stopped::Hung(diagnostics) => Ended::Hung(diagnostics),
-                    Stopped::Faulted(diagnostics) => Ended::Faulted(diagnostics),
-                    Stopped::Refused(message) => Ended::Refused(message),
-                },
+                ended: stopped.ended(),
                 outputs: Vec::new(),
                 violations: Vec::new(),
                 races: Vec::new(),
@@ -340,11 +338,11 @@ impl Device for CudaDevice {
     }
 
     fn execute(&self, job: &Job<'_>) -> Result<Execution, RigError> {
-        self.execute_locked(&mut self.lock(), job)
+        self.execute_locked(&mut self.lock(), Subject::Kernel(job))
     }
 
     fn time(&self, job: &Job<'_>) -> Result<Timing, RigError> {
-        self.time_locked(&mut self.lock(), job)
+        self.time_locked(&mut self.lock(), Subject::Kernel(job))
     }
 
     fn reserve(&self) -> Option<Reserved<'_>> {
@@ -410,13 +408,6 @@ impl Worker {
             other => Err(format!("the worker greets with {}", other.name())),
         }
     }
-}
-
-/// What a verdict is remembered by: the machine code and how it is launched.
-fn identity(job: &Job<'_>) -> Digest {
-    // a plan is plain data: it always prints
-    let plan = format!("{:?}", job.plan);
-    Digest::of_parts([job.cubin.unwrap_or_default(), plan.as_bytes()])
 }
 
 fn diagnostic(code: &str, message: String, help: Option<String>) -> Diagnostic {

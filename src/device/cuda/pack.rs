@@ -5,8 +5,9 @@ use std::collections::HashMap;
 
 use half::{bf16, f16};
 
-use super::protocol::{Call, Initial, Launch, Map, Param, Region, Role};
-use crate::device::Job;
+use super::ProductJob;
+use super::protocol::{Call, Initial, Launch, Map, Param, Planned, Region, Role};
+use crate::device::{Buffer, Job};
 use crate::ptx::ir::{FunctionKind, Item, Module, Variable};
 use crate::source::{Argument, DType};
 
@@ -17,23 +18,13 @@ const POISON: u8 = 0xff;
 ///
 /// An error says which launch and argument does not fit, and is the candidate's fault.
 pub fn pack(job: &Job<'_>, cubin: &[u8], initial: &[Initial]) -> Result<Call, String> {
-    let mut regions = Vec::new();
-    let mut index = HashMap::new();
-    for (buffer, &initial) in job.buffers.iter().zip(initial) {
-        index.insert(buffer.name.as_str(), regions.len() as u32);
-        regions.push(Region {
-            name: buffer.name.clone(),
-            bytes: buffer.bytes.0,
-            role: if buffer.writable {
-                Role::Output
-            } else {
-                Role::Input {
-                    shiftable: is_float(buffer.dtype),
-                }
-            },
-            initial,
-        });
-    }
+    let mut regions = regions(job.buffers, initial);
+    let mut index: HashMap<&str, u32> = job
+        .buffers
+        .iter()
+        .zip(0..)
+        .map(|(buffer, at)| (buffer.name.as_str(), at))
+        .collect();
     let buffers = index.clone();
     let mut workspaces = HashMap::new();
     for workspace in &job.plan.workspaces {
@@ -110,7 +101,60 @@ pub fn pack(job: &Job<'_>, cubin: &[u8], initial: &[Initial]) -> Result<Call, St
         regions,
         maps,
         launches,
+        product: None,
     })
+}
+
+/// Packs a library's product; `initial` gives the contents of each buffer, in order.
+pub fn pack_product(job: &ProductJob<'_>, initial: &[Initial]) -> Result<Call, String> {
+    let mut regions = regions(job.buffers, initial);
+    let region = |name: &str| {
+        let at = job.buffers.iter().position(|buffer| buffer.name == name);
+        at.map(|at| at as u32)
+            .ok_or_else(|| format!("`{name}` is not among the buffers"))
+    };
+    let [a, b, c] = job.names;
+    let planned = Planned {
+        product: job.product,
+        algorithm: job.algorithm,
+        regions: [region(a)?, region(b)?, region(c)?],
+        workspace: (job.algorithm.workspace > 0).then_some(regions.len() as u32),
+    };
+    if job.algorithm.workspace > 0 {
+        regions.push(Region {
+            name: "the library's workspace".to_owned(),
+            bytes: job.algorithm.workspace,
+            role: Role::Workspace { zero: false },
+            initial: Initial::Fill(POISON),
+        });
+    }
+    Ok(Call {
+        image: Vec::new(),
+        regions,
+        maps: Vec::new(),
+        launches: Vec::new(),
+        product: Some(planned),
+    })
+}
+
+/// The task's buffers, in order.
+fn regions(buffers: &[Buffer], initial: &[Initial]) -> Vec<Region> {
+    buffers
+        .iter()
+        .zip(initial)
+        .map(|(buffer, &initial)| Region {
+            name: buffer.name.clone(),
+            bytes: buffer.bytes.0,
+            role: if buffer.writable {
+                Role::Output
+            } else {
+                Role::Input {
+                    shiftable: is_float(buffer.dtype),
+                }
+            },
+            initial,
+        })
+        .collect()
 }
 
 /// A `.param` of an entry.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::device::Gpu;
 
 /// Raised whenever a message changes; both sides must agree.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The largest message: a cubin and its launches.
 pub const MAX_MESSAGE: usize = 64 << 20;
@@ -66,6 +66,20 @@ pub enum Request {
     },
     /// Check the outputs of the timed calls and unload them.
     Finish,
+    /// Ask cuBLASLt for its best algorithms of a product, the one it would take first.
+    Algorithms {
+        /// What is computed.
+        product: Product,
+        /// How many at most.
+        most: u32,
+    },
+    /// Compile CUDA C to PTX.
+    Compile {
+        /// The text.
+        source: String,
+        /// As on NVRTC's command line.
+        options: Vec<String>,
+    },
     /// End.
     Shutdown,
 }
@@ -104,6 +118,20 @@ pub enum Reply {
     },
     /// To [`Request::Finish`], per call.
     Finished(Vec<Checked>),
+    /// To [`Request::Algorithms`].
+    Algorithms {
+        /// cuBLASLt's version: 130002.
+        version: u64,
+        /// In the library's own order.
+        algorithms: Vec<Algorithm>,
+    },
+    /// To [`Request::Compile`]: PTX text, or the compiler's complaint.
+    Compiled(Result<String, String>),
+    /// A library that was asked for is not here; the worker goes on.
+    NoLibrary {
+        /// Which, and what to do.
+        message: String,
+    },
     /// The driver refuses it before anything ran: a limit. The worker goes on.
     Refused {
         /// Index of the call.
@@ -139,6 +167,9 @@ impl Reply {
             Self::Prepared(_) => "Prepared",
             Self::Sampled { .. } => "Sampled",
             Self::Finished(_) => "Finished",
+            Self::Algorithms { .. } => "Algorithms",
+            Self::Compiled(_) => "Compiled",
+            Self::NoLibrary { .. } => "NoLibrary",
             Self::Refused { .. } => "Refused",
             Self::Faulted { .. } => "Faulted",
             Self::Failed { .. } => "Failed",
@@ -190,6 +221,53 @@ pub struct Call {
     pub maps: Vec<Map>,
     /// In order.
     pub launches: Vec<Launch>,
+    /// A library's product instead of launches: then the image is empty.
+    pub product: Option<Planned>,
+}
+
+/// A matrix product C = op(A) · op(B), all row-major and dense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Product {
+    /// Rows of C.
+    pub m: u64,
+    /// Columns of C.
+    pub n: u64,
+    /// Terms of each sum.
+    pub k: u64,
+    /// A is stored as k × m.
+    pub a_transposed: bool,
+    /// B is stored as n × k.
+    pub b_transposed: bool,
+    /// Elements of A and B.
+    pub input: crate::source::DType,
+    /// Elements of C.
+    pub output: crate::source::DType,
+    /// float32 inputs may be rounded to tf32.
+    pub fast: bool,
+}
+
+/// One of cuBLASLt's algorithms for a product, as the library describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Algorithm {
+    /// The library's own, opaque.
+    pub opaque: [u64; 8],
+    /// Scratch memory it needs, bytes.
+    pub workspace: u64,
+    /// Waves of blocks, by the library's estimate.
+    pub waves: f32,
+}
+
+/// A product, how to do it, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Planned {
+    /// What.
+    pub product: Product,
+    /// How.
+    pub algorithm: Algorithm,
+    /// The regions of A, B and C.
+    pub regions: [u32; 3],
+    /// The region of scratch memory, if it needs any.
+    pub workspace: Option<u32>,
 }
 
 /// A piece of device memory.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::timing::{Outcome, Rule};
-use super::{Compared, CudaDevice, Options, WorkerCommand};
+use super::{Compared, CudaDevice, Options, Subject, WorkerCommand};
 use crate::device::{Buffer, Contents, Device, Ended, Execution, Job, RigError, Timing};
 use crate::ptx::ir::Module;
 use crate::ptx::parse;
@@ -461,7 +461,7 @@ fn times(device: &CudaDevice, any: &Kernels, table: &mut Table<'_>) -> Result<()
 
     let copy = copy_case("copy", LARGE, sms * 2);
     let since = Instant::now();
-    let floor = device.noise_floor(&copy.job(any), 32)?;
+    let floor = device.noise_floor(Subject::Kernel(&copy.job(any)), 32)?;
     let good = floor.is_some_and(|floor| floor < 0.02);
     let what = floor.map_or("no floor".to_owned(), |f| format!("{:.3} %", f * 100.0));
     table.case("A/A noise floor", good, &what, since)?;
@@ -477,7 +477,11 @@ fn times(device: &CudaDevice, any: &Kernels, table: &mut Table<'_>) -> Result<()
             ..Rule::default()
         };
         let since = Instant::now();
-        let compared = device.compare_times(&a.job(any), &b.job(any), &rule)?;
+        let compared = device.compare_times(
+            Subject::Kernel(&a.job(any)),
+            Subject::Kernel(&b.job(any)),
+            &rule,
+        )?;
         let (good, what) = match compared {
             Compared::Timed(c) => (
                 c.outcome == expected,

@@ -3,8 +3,8 @@
 
 use std::time::Instant;
 
-use super::driver::{Event, Graph, Module};
-use super::engine::{Announce, Engine, Held, Trouble, ran};
+use super::driver::{Event, Graph};
+use super::engine::{Announce, Code, Engine, Held, Trouble, ran};
 use super::memory::Memory;
 use super::protocol::{Call, Checked, Prepared, Replay, Role, Stage};
 
@@ -30,7 +30,7 @@ pub struct Session {
     end: Event,
 }
 
-/// A call made ready. Graphs go before the module that they launch.
+/// A call made ready. Graphs go before the code that they launch.
 struct Ready {
     graphs: Vec<Graph>,
     next: usize,
@@ -40,7 +40,7 @@ struct Ready {
     inputs: Vec<Vec<Option<u64>>>,
     prepared: Prepared,
     call: Call,
-    _module: Module,
+    _code: Code,
 }
 
 impl Session {
@@ -186,10 +186,10 @@ impl Session {
         announce: Announce<'_>,
     ) -> Result<Ready, Trouble> {
         announce(Stage::Housekeeping)?;
-        let module = engine.load(&call.image, index)?;
+        let code = engine.load(&call, index)?;
         let mut sets = Vec::new();
         let result = self.ready_sets(
-            engine, &call, &module, &mut sets, index, count, replay, announce,
+            engine, &call, &code, &mut sets, index, count, replay, announce,
         );
         match result {
             Ok(made) => Ok(Ready {
@@ -200,7 +200,7 @@ impl Session {
                 inputs: made.inputs,
                 prepared: made.prepared,
                 call,
-                _module: module,
+                _code: code,
             }),
             Err(trouble) => {
                 for held in sets {
@@ -219,7 +219,7 @@ impl Session {
         &self,
         engine: &mut Engine,
         call: &Call,
-        module: &Module,
+        code: &Code,
         sets: &mut Vec<Vec<Held>>,
         index: u8,
         count: u64,
@@ -227,7 +227,7 @@ impl Session {
         announce: Announce<'_>,
     ) -> Result<Made, Trouble> {
         sets.push(engine.place(call, false)?);
-        let rough_ns = self.rough(engine, call, module, &sets[0], index, announce)?;
+        let rough_ns = self.rough(engine, call, code, &sets[0], index, announce)?;
         let set_bytes: u64 = call.regions.iter().map(|r| r.bytes).sum();
         let footprint: u64 = call
             .regions
@@ -238,7 +238,7 @@ impl Session {
         let left = (free + engine.memory.idle_bytes()) as f64 * MEMORY_SHARE / count as f64;
         let affordable = 1 + (left / footprint.max(1) as f64) as u64;
         let wanted = rotated_sets(set_bytes, rough_ns, replay);
-        let nodes = call.launches.len() as u32 + cleared(call);
+        let nodes = queued(call) + cleared(call);
         let (set_count, calls, graph_count) = shape(
             wanted.min(affordable.min(u64::from(u32::MAX)) as u32),
             rough_ns,
@@ -253,7 +253,7 @@ impl Session {
         let mut inputs = Vec::with_capacity(sets.len());
         for (set, held) in (0u32..).zip(sets.iter()) {
             engine.fill(call, held, set, None)?;
-            let prepared = engine.prepare(call, module, held, index)?;
+            let prepared = engine.prepare(call, code, held, index)?;
             engine.cuda.synchronize()?;
             inputs.push(engine.input_digests(call, held)?);
             announce(Stage::Launching {
@@ -311,13 +311,13 @@ impl Session {
         &self,
         engine: &Engine,
         call: &Call,
-        module: &Module,
+        code: &Code,
         held: &[Held],
         index: u8,
         announce: Announce<'_>,
     ) -> Result<f64, Trouble> {
         engine.fill(call, held, 0, None)?;
-        let launches = engine.prepare(call, module, held, index)?;
+        let launches = engine.prepare(call, code, held, index)?;
         engine.cuda.synchronize()?;
         announce(Stage::Launching {
             call: index,
@@ -348,6 +348,14 @@ struct Made {
     expected: Vec<Vec<Option<u64>>>,
     inputs: Vec<Vec<Option<u64>>>,
     prepared: Prepared,
+}
+
+/// Kernel nodes of one call; a library's product may split its sums and add them up.
+fn queued(call: &Call) -> u32 {
+    match call.product {
+        Some(_) => 2,
+        None => call.launches.len() as u32,
+    }
 }
 
 /// Fill nodes of one call.

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use super::driver::{Context, driver_version};
+use super::driver::{Context, compile, driver_version};
 use super::engine::{Engine, Held, Trouble};
 use super::protocol::{
     self, Call, Frame, MAX_CHUNK, ProtocolError, Ready, Reply, Request, Role, Stage,
@@ -183,6 +183,17 @@ impl Worker<'_> {
             Request::Prepare { calls, replay } => self.prepare(calls, replay),
             Request::Sample { order } => self.sample(&order),
             Request::Finish => self.finish(),
+            Request::Algorithms { product, most } => {
+                self.engine
+                    .algorithms(&product, most)
+                    .map(|(version, algorithms)| Reply::Algorithms {
+                        version,
+                        algorithms,
+                    })
+            }
+            Request::Compile { source, options } => compile(&source, &options)
+                .map(Reply::Compiled)
+                .map_err(Trouble::NoLibrary),
             Request::Hello { .. } | Request::Shutdown => Err(Trouble::Failed(
                 "a greeting in the middle of the conversation".to_owned(),
             )),
@@ -203,6 +214,7 @@ impl Worker<'_> {
                     message: error.to_string(),
                 }
             }
+            Err(Trouble::NoLibrary(message)) => Reply::NoLibrary { message },
             Err(Trouble::Failed(message)) => Reply::Failed { message },
         };
         protocol::write_message(self.out, &reply)?;
