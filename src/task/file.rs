@@ -12,8 +12,8 @@ use toml::Spanned;
 
 use super::error::TaskError;
 use super::{
-    Baseline, Builtin, Cost, InputCase, Level, MathMode, Param, Provider, PtxPolicy, Purpose,
-    Reference, Role, Size, TargetInstruction, Tolerance,
+    Baseline, Builtin, Cost, InputCase, Level, MathMode, Multiplication, Operation, Param,
+    PtxPolicy, Purpose, Reference, Role, Size, TargetInstruction, Tolerance,
 };
 use crate::expr::{Expr, ExprError};
 use crate::source::DType;
@@ -158,6 +158,16 @@ struct RawBaseline {
     operation: Spanned<String>,
 }
 
+/// Who can run a baseline.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Provider {
+    Cublaslt,
+    Torch,
+    Kernel,
+    Cuda,
+}
+
 struct Checker<'a> {
     path: &'a Path,
     text: &'a str,
@@ -185,7 +195,7 @@ impl Checker<'_> {
         self.cost(&raw.cost, &params, &sizes)?;
         let targets = self.targets(&raw.targets, &sizes)?;
         let policy = self.policy(&raw.policy)?;
-        let baselines = self.baselines(&raw.baseline)?;
+        let baselines = self.baselines(&raw.baseline, &params)?;
         Ok(Declared {
             title: raw.title.into_inner(),
             level: raw.level,
@@ -680,7 +690,7 @@ impl Checker<'_> {
         })
     }
 
-    fn baselines(&self, raw: &[RawBaseline]) -> Result<Vec<Baseline>, TaskError> {
+    fn baselines(&self, raw: &[RawBaseline], params: &[Param]) -> Result<Vec<Baseline>, TaskError> {
         let mut baselines: Vec<Baseline> = Vec::new();
         for baseline in raw {
             let name = baseline.name.get_ref();
@@ -691,17 +701,59 @@ impl Checker<'_> {
                     "rename one",
                 ));
             }
-            match baseline.provider {
-                Provider::Kernel | Provider::Cuda => self.file(&baseline.operation)?,
-                Provider::Cublaslt | Provider::Torch => {}
+            let told = &baseline.operation;
+            if told.get_ref().trim().is_empty() {
+                return Err(self.at(told.span(), "the operation is empty", "say what to run"));
             }
+            let operation = match baseline.provider {
+                Provider::Cublaslt => Operation::Product(self.product(told, params)?),
+                Provider::Torch => Operation::Torch(told.get_ref().clone()),
+                Provider::Kernel => {
+                    self.file(told)?;
+                    Operation::Kernel(told.get_ref().clone())
+                }
+                Provider::Cuda => {
+                    self.file(told)?;
+                    Operation::Cuda(told.get_ref().clone())
+                }
+            };
             baselines.push(Baseline {
                 name: name.clone(),
-                provider: baseline.provider,
-                operation: baseline.operation.get_ref().clone(),
+                operation,
             });
         }
         Ok(baselines)
+    }
+
+    /// A product of two inputs that gives an output. Whether shapes fit is for the size that is timed.
+    fn product(
+        &self,
+        text: &Spanned<String>,
+        params: &[Param],
+    ) -> Result<Multiplication, TaskError> {
+        let fail = |message: String| {
+            let help = "write a product of matrices, such as `c = a @ b` or `c = a @ b.T`";
+            self.at(text.span(), message, help)
+        };
+        let product = Multiplication::parse(text.get_ref())
+            .ok_or_else(|| fail(format!("`{}` is no product", text.get_ref())))?;
+        let matrix = |name: &str, wanted: Role, role: &str| {
+            let found = params
+                .iter()
+                .find(|param| param.name == name && param.role == wanted);
+            match found {
+                Some(param) if param.shape.len() == 2 => Ok(()),
+                Some(param) => Err(fail(format!(
+                    "`{name}` has {} dimensions, a matrix has 2",
+                    param.shape.len()
+                ))),
+                None => Err(fail(format!("no {role} is called `{name}`"))),
+            }
+        };
+        matrix(&product.a.name, Role::Input, "input")?;
+        matrix(&product.b.name, Role::Input, "input")?;
+        matrix(&product.c, Role::Output, "output")?;
+        Ok(product)
     }
 
     /// Evaluates a number at every size; `judge` says what is wrong with a value.

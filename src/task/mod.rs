@@ -12,6 +12,7 @@
 //! search_spaces/<name>/*.ptx    sources worth starting from besides the seed
 //! ```
 
+mod baseline;
 mod catalogue;
 pub mod compare;
 mod element;
@@ -34,6 +35,7 @@ use serde::{Deserialize, Serialize};
 use crate::source::DType;
 use crate::units::{Digest, SmArch};
 
+pub use baseline::{Baseline, Extents, Factor, Multiplication, Operation};
 pub use catalogue::Catalogue;
 pub use error::TaskError;
 pub use mistakes::Mistake;
@@ -334,30 +336,4 @@ pub struct PtxPolicy {
     pub deny: Vec<String>,
     /// Why, told to the proposer.
     pub reason: String,
-}
-
-/// A baseline to measure where its provider is present.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Baseline {
-    /// Shown in reports: `torch.sum`.
-    pub name: String,
-    /// Which provider runs it.
-    pub provider: Provider,
-    /// What the provider is told: an operation's name, an expression, a file.
-    pub operation: String,
-}
-
-/// Who can run a baseline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Provider {
-    /// cuBLASLt through the driver.
-    Cublaslt,
-    /// PyTorch in a Python process.
-    Torch,
-    /// PTX in the task's folder.
-    Kernel,
-    /// CUDA C in the task's folder, through NVRTC.
-    Cuda,
 }

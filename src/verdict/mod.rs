@@ -1,12 +1,14 @@
 //! What became of a candidate. A bad kernel is a [`Verdict`]; an `Err` elsewhere means the rig broke.
 //! Verdict, diagnosis, score and feedback stand here, below both those who judge and those who propose.
 
+mod baseline;
 mod diagnosis;
 mod feedback;
 mod score;
 
 use serde::{Deserialize, Serialize};
 
+pub use baseline::{Baselines, Correctness, MeasuredBaseline, MissingBaseline, Variant};
 pub use diagnosis::{Bottleneck, Diagnosis, Evidence, Hardware, Occupancy, Stall};
 pub use feedback::feedback;
 pub use score::{
