@@ -24,11 +24,16 @@ use crate::store::{Event, Line, RunWriter, StoreError, StoredChild, StoredKernel
 use crate::task::Task;
 use crate::verdict::Verdict;
 
+mod contenders;
 mod fold;
 mod history;
 
+pub use contenders::Contenders;
 pub use fold::{Fold, FoldError};
 pub use history::History;
+
+/// Leaders in a row that a second look may refute before the search counts as without a winner.
+const MOST_REFUTED: usize = 8;
 
 /// How long the loop sleeps at most before it looks at the clock and at Ctrl-C.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -45,6 +50,8 @@ pub struct Rig<'a> {
     pub jobs: usize,
     /// Every judge and proposer answers the same question the same way.
     pub deterministic: bool,
+    /// Judge the leader again at the end, in full: for runs that make a claim.
+    pub confirm: bool,
 }
 
 /// Watches a run: the terminal, a JSON stream, nothing.
@@ -113,7 +120,8 @@ pub fn drive(
             Event::Evaluated { .. }
             | Event::Expanded { .. }
             | Event::ExpandFailed { .. }
-            | Event::Unavailable { .. } => None,
+            | Event::Unavailable { .. }
+            | Event::Confirmed { .. } => None,
         }),
         elapsed_before: Duration::from_millis(elapsed_before),
         started: Instant::now(),
@@ -171,6 +179,10 @@ impl Drive<'_> {
                 if interrupted {
                     self.run.log.sync()?;
                     return Ok(Ended::Interrupted);
+                }
+                if let Some(event) = self.confirm()? {
+                    self.record(event, observer)?;
+                    continue;
                 }
                 let reason = stop.unwrap_or(StopReason::Exhausted);
                 if self.finished != Some(reason) {
@@ -305,19 +317,56 @@ impl Drive<'_> {
         })
     }
 
+    /// Judges the leader again, in full; `None` where that is done. A leader that is refuted makes room for
+    /// the next.
+    fn confirm(&mut self) -> Result<Option<Event>, DriveError> {
+        if !self.rig.confirm {
+            return Ok(None);
+        }
+        let Some((node, point)) = self.fold.contenders.unconfirmed(MOST_REFUTED) else {
+            return Ok(None);
+        };
+        let source = self
+            .fold
+            .search
+            .source(node)
+            .expect("invariant: what was judged has a source");
+        let started = Instant::now();
+        let mut evaluation = self
+            .rig
+            .evaluator
+            .confirm(source, &point)
+            .map_err(|error| DriveError::Rig {
+                error,
+                folder: self.run.folder.display().to_string(),
+            })?;
+        let setting = source.space().setting(&point);
+        let kernel = evaluation.kernel.take();
+        let passed = evaluation.verdict.measurement().is_some();
+        Ok(Some(Event::Confirmed {
+            node,
+            setting,
+            point,
+            kernel: self.store_if(passed, kernel)?,
+            evaluation: Box::new(evaluation),
+            took_ms: started.elapsed().as_millis() as u64,
+        }))
+    }
+
     fn tell(&mut self, outcome: &Outcome) -> Applied {
         self.fold
             .tell(outcome)
             .expect("invariant: only what is in flight is answered, and in kind")
     }
 
-    /// Keeps the bytes of a kernel that beats all before it: they are what an export hands out.
+    /// Keeps the bytes of a kernel that beats all before it, or was confirmed: they are what an export hands
+    /// out.
     fn store_if(
         &self,
-        best: bool,
+        wanted: bool,
         kernel: Option<Kernel>,
     ) -> Result<Option<StoredKernel>, StoreError> {
-        let (true, Some(kernel)) = (best, kernel) else {
+        let (true, Some(kernel)) = (wanted, kernel) else {
             return Ok(None);
         };
         Ok(Some(StoredKernel {

@@ -5,16 +5,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
+use warptree::device::RigError;
 use warptree::driver::{Ended, Fold, Observer, Rig, drive};
 use warptree::evaluate::recorded::{Recorded, Row, Table};
+use warptree::evaluate::{Evaluation, Evaluator};
 use warptree::propose::ProposerKind;
 use warptree::report::Story;
 use warptree::search::{NodeId, Search, SearchParams, StopReason, StopRules};
-use warptree::source::KnobValue;
+use warptree::source::{KnobValue, Point, Source};
 use warptree::store::{
     Event, FORMAT, Line, RootConfig, RunConfig, RunWriter, StoreError, StoredRun, write_trace,
 };
 use warptree::units::{Digest, Nanos, SmArch};
+use warptree::verdict::Verdict;
 
 /// A table of 4 × 5 × 6 settings, every seventh of which failed.
 fn table() -> Table {
@@ -111,6 +114,7 @@ fn go(folder: &Path, budget: u32, jobs: usize, stop_after: Option<usize>) -> End
         task: None,
         jobs,
         deterministic: true,
+        confirm: true,
     };
     let flag = AtomicBool::new(false);
     let mut observer = StopAfter {
@@ -143,6 +147,21 @@ fn timeless(folder: &Path) -> Vec<Event> {
                 evaluation,
                 kernel,
                 best,
+                took_ms: 0,
+            },
+            Event::Confirmed {
+                node,
+                point,
+                setting,
+                evaluation,
+                kernel,
+                ..
+            } => Event::Confirmed {
+                node,
+                point,
+                setting,
+                evaluation,
+                kernel,
                 took_ms: 0,
             },
             other => other,
@@ -202,6 +221,82 @@ fn a_log_cut_at_any_byte_goes_on_to_the_same_end() {
         go(&through, 40, 2, None);
         assert_eq!(timeless(&through), expected, "cut at byte {cut}");
     }
+}
+
+/// Believes the table while searching, and refutes its `liars` best when asked in full.
+struct Sceptic {
+    table: Recorded,
+    liars: Vec<f64>,
+}
+
+impl Evaluator for Sceptic {
+    fn evaluate(&self, source: &Source, point: &Point) -> Result<Evaluation, RigError> {
+        self.table.evaluate(source, point)
+    }
+
+    fn confirm(&self, source: &Source, point: &Point) -> Result<Evaluation, RigError> {
+        let mut evaluation = self.evaluate(source, point)?;
+        if let Some(measurement) = evaluation.verdict.measurement()
+            && self.liars.contains(&measurement.time.nanos().get())
+        {
+            let message = "an input that the brief look had not tried".to_owned();
+            evaluation.verdict = Verdict::OverLimits { message };
+        }
+        Ok(evaluation)
+    }
+
+    fn deterministic(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_leader_that_is_refuted_in_full_makes_room_for_the_next() {
+    let mut times: Vec<f64> = table()
+        .rows()
+        .filter_map(|(_, row)| match row {
+            Row::Time { time, .. } => Some(time.get()),
+            Row::Failed { .. } => None,
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    times.dedup();
+    let scratch = tempfile::tempdir().expect("scratch");
+    let told = |name: &str, liars: &[f64]| {
+        let folder = scratch.path().join(name);
+        let source = table().source_text(&[]);
+        let mut run =
+            RunWriter::create(&folder, config(&source, 500), [&*source]).expect("creates");
+        let sceptic = Sceptic {
+            table: Recorded::new(table()),
+            liars: liars.to_vec(),
+        };
+        let rig = Rig {
+            evaluator: &sceptic,
+            proposers: vec![],
+            task: None,
+            jobs: 1,
+            deterministic: true,
+            confirm: true,
+        };
+        let flag = AtomicBool::new(false);
+        let mut observer = StopAfter {
+            left: None,
+            flag: &flag,
+        };
+        drive(&rig, &mut run, &[], &flag, &mut observer).expect("drives");
+        drop(run);
+        Story::read(&StoredRun::open(&folder).expect("opens"), 5).expect("reads")
+    };
+    let honest = told("honest", &[]).winner.expect("a winner");
+    assert!(honest.confirmed);
+    assert_eq!(honest.measurement.time.nanos().get(), times[0]);
+    let story = told("two-liars", &times[..2]);
+    let winner = story.winner.as_ref().expect("a winner");
+    assert!(winner.confirmed);
+    assert_eq!(winner.measurement.time.nanos().get(), times[2]);
+    assert!(story.to_string().contains("refuted in full"), "{story}");
+    assert!(told("all-liars", &times).winner.is_none());
 }
 
 #[test]
@@ -355,7 +450,11 @@ fn damage_is_told_and_nothing_is_overwritten() {
 
     let config = folder.join("run.toml");
     let text = std::fs::read_to_string(&config).expect("reads");
-    std::fs::write(&config, text.replacen("format = 1", "format = 99", 1)).expect("writes");
+    std::fs::write(
+        &config,
+        text.replacen(&format!("format = {FORMAT}"), "format = 99", 1),
+    )
+    .expect("writes");
     let newer = StoredRun::open(&folder)
         .expect_err("another format")
         .to_string();

@@ -261,6 +261,7 @@ fn open_trace(task: &str, path: &Path, global: &Global) -> anyhow::Result<Judge>
         Event::Expanded { .. }
         | Event::ExpandFailed { .. }
         | Event::Unavailable { .. }
+        | Event::Confirmed { .. }
         | Event::Finished { .. } => None,
     });
     let evaluator = Box::new(Trace::new(verdicts));

@@ -64,6 +64,8 @@ impl Session<'_> {
             task: judge.task.as_deref(),
             jobs,
             deterministic,
+            // a table can only repeat itself
+            confirm: judge.times != "recorded",
         };
         let format = if global.json {
             Format::Json

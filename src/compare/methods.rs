@@ -127,6 +127,8 @@ impl Bench<'_> {
             proposers,
             task: self.task,
             jobs: self.jobs,
+            // methods are compared by what they judged, at equal budgets
+            confirm: false,
         };
         let ended = past
             .iter()
@@ -146,6 +148,7 @@ impl Bench<'_> {
                 Event::Expanded { .. }
                 | Event::ExpandFailed { .. }
                 | Event::Unavailable { .. }
+                | Event::Confirmed { .. }
                 | Event::Finished { .. } => None,
             })
             .collect())

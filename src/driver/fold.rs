@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::History;
+use super::{Contenders, History};
 use crate::propose::ProposerKind;
 use crate::search::{
     Applied, ApplyError, Child, Expander, Next, Outcome, Request, Root, Search, StopReason, Ticket,
@@ -22,6 +22,8 @@ pub struct Fold {
     pub search: Search,
     /// What proposers are told.
     pub history: History,
+    /// Who leads, and who was looked at again.
+    pub contenders: Contenders,
     /// Requests that were made and not answered.
     pub in_flight: BTreeMap<Ticket, Request>,
     /// Search time when the last event was recorded.
@@ -78,6 +80,7 @@ impl Fold {
         Ok(Self {
             search: Search::new(config.search.clone(), config.seed, roots, &expanders),
             history: History::default(),
+            contenders: Contenders::default(),
             in_flight: BTreeMap::new(),
             elapsed: Duration::ZERO,
         })
@@ -131,6 +134,7 @@ impl Fold {
     pub(super) fn note(&mut self, line: &Line) {
         self.elapsed = Duration::from_millis(line.elapsed_ms);
         self.history.note(&line.event);
+        self.contenders.note(&line.event);
     }
 }
 
@@ -145,9 +149,10 @@ fn recorded(event: &Event) -> Applied {
             best: false,
             children: children.iter().map(|child| child.grown.clone()).collect(),
         },
-        Event::ExpandFailed { .. } | Event::Unavailable { .. } | Event::Finished { .. } => {
-            Applied::default()
-        }
+        Event::ExpandFailed { .. }
+        | Event::Unavailable { .. }
+        | Event::Confirmed { .. }
+        | Event::Finished { .. } => Applied::default(),
     }
 }
 
@@ -184,7 +189,7 @@ fn outcome(event: &Event, objects: &Objects) -> Result<Option<Outcome>, FoldErro
         },
         Event::ExpandFailed { ticket, .. } => Outcome::ExpandFailed { ticket: *ticket },
         Event::Unavailable { ticket, .. } => Outcome::Unavailable { ticket: *ticket },
-        Event::Finished { .. } => return Ok(None),
+        Event::Confirmed { .. } | Event::Finished { .. } => return Ok(None),
     }))
 }
 

@@ -74,7 +74,7 @@ impl History {
                     outcome: Led::Nowhere(message.clone()),
                 });
             }
-            Event::Unavailable { .. } | Event::Finished { .. } => {}
+            Event::Unavailable { .. } | Event::Confirmed { .. } | Event::Finished { .. } => {}
         }
     }
 

@@ -50,6 +50,8 @@ pub struct Certificate {
     pub baseline: Option<BaselineTime>,
     /// Correct, target instructions, speedup, audit.
     pub score: Score,
+    /// Judged once more, in full and past every cache, when the search ended.
+    pub confirmed: bool,
     /// Checks that were done.
     pub checked: Vec<String>,
     /// Checks that were not done.
@@ -92,6 +94,7 @@ impl Certificate {
             time: measurement.time.clone(),
             baseline: config.baseline.clone(),
             score: measurement.score.clone(),
+            confirmed: winner.confirmed,
             checked: measurement.checked.clone(),
             not_checked: measurement.not_checked.clone(),
             warnings: measurement.warnings.clone(),

@@ -158,6 +158,31 @@ impl Progress {
                 );
                 self.say(&text);
             }
+            Event::Confirmed {
+                node,
+                setting,
+                evaluation,
+                ..
+            } => {
+                let label = search.node(*node).map_or("", |node| node.label).to_owned();
+                let verdict = &evaluation.verdict;
+                let told = match verdict.measurement() {
+                    Some(measurement) => format!(
+                        "confirmed in full, {} {}",
+                        measurement.time.nanos(),
+                        measurement.time.label()
+                    ),
+                    None => format!(
+                        "refuted in full, {}: {}",
+                        verdict.stage(),
+                        verdict.reason().unwrap_or_default()
+                    ),
+                };
+                self.say(&format!(
+                    "       {told}  {label}: {}",
+                    setting_line(setting)
+                ));
+            }
             Event::Finished { .. } => {}
         }
     }

@@ -126,8 +126,10 @@ pub struct Winner {
     pub setting: Setting,
     /// Its files, where it was assembled.
     pub kernel: Option<StoredKernel>,
-    /// Time, score, checks.
+    /// Time, score, checks: those of the second look, where there was one.
     pub measurement: Measurement,
+    /// It was judged again in full when the search ended. Until then it is only the best so far.
+    pub confirmed: bool,
 }
 
 impl Story {
@@ -232,7 +234,36 @@ impl Teller {
                         setting: setting.clone(),
                         kernel: *kernel,
                         measurement: measurement.clone(),
+                        confirmed: false,
                     });
+                }
+            }
+            Event::Confirmed {
+                node,
+                setting,
+                evaluation,
+                kernel,
+                ..
+            } => {
+                let stored = graph.node(*node);
+                match (evaluation.verdict.measurement(), stored) {
+                    (Some(measurement), Some(stored)) => {
+                        self.winner = Some(Winner {
+                            candidate: evaluation.candidate,
+                            node: *node,
+                            source: stored.digest,
+                            setting: setting.clone(),
+                            kernel: *kernel,
+                            measurement: measurement.clone(),
+                            confirmed: true,
+                        });
+                    }
+                    (None, _) | (Some(_), None) => {
+                        let reason = evaluation.verdict.reason().unwrap_or_default();
+                        let stage = evaluation.verdict.stage();
+                        self.ending("refuted in full", Some(&format!("{stage}: {reason}")));
+                        self.winner = None;
+                    }
                 }
             }
             Event::Expanded { .. } => {}
@@ -490,6 +521,12 @@ impl Story {
                 baseline.name
             )?,
             None => writeln!(f)?,
+        }
+        if !winner.confirmed {
+            writeln!(
+                f,
+                "  not confirmed: a run that ends judges its winner once more, in full"
+            )?;
         }
         for entry in &measurement.resources {
             writeln!(

@@ -8,8 +8,11 @@ use crate::search::{Expander, Grown, NodeId, StopReason, Ticket};
 use crate::source::{Point, Setting};
 use crate::units::Digest;
 
-/// Version of the log's lines and of `run.toml`.
-pub const FORMAT: u32 = 1;
+/// Version of the log's lines and of `run.toml`. 2 added [`Event::Confirmed`].
+pub const FORMAT: u32 = 2;
+
+/// The oldest version that is still read.
+pub const OLDEST_FORMAT: u32 = 1;
 
 /// A line of `events.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -80,6 +83,23 @@ pub enum Event {
         /// Why.
         message: String,
     },
+    /// A kernel that led when the search ended was judged again, in full and past every cache: it may be
+    /// called the winner, or it is refuted.
+    Confirmed {
+        /// The node.
+        node: NodeId,
+        /// Which setting, as indices.
+        point: Point,
+        /// Which setting, by name.
+        setting: Setting,
+        /// What became of it.
+        evaluation: Box<Evaluation>,
+        /// What was assembled, where it passed.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        kernel: Option<StoredKernel>,
+        /// Wall time, in milliseconds.
+        took_ms: u64,
+    },
     /// The search came to its end.
     Finished {
         /// Why.
@@ -95,7 +115,7 @@ impl Event {
             | Self::Expanded { ticket, .. }
             | Self::ExpandFailed { ticket, .. }
             | Self::Unavailable { ticket, .. } => Some(*ticket),
-            Self::Finished { .. } => None,
+            Self::Confirmed { .. } | Self::Finished { .. } => None,
         }
     }
 }

@@ -12,7 +12,7 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 pub use config::{BaselineTime, ModelConfig, RootConfig, RunConfig};
-pub use event::{Event, FORMAT, Line, StoredChild, StoredKernel};
+pub use event::{Event, FORMAT, Line, OLDEST_FORMAT, StoredChild, StoredKernel};
 pub use graph::{RunGraph, StoredNode};
 pub use log::LogWriter;
 pub use objects::Objects;
@@ -162,7 +162,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// It is from another version of the format.
-    #[error("{} has run format {found}; this warptree reads format {FORMAT}", path.display())]
+    #[error("{} has run format {found}; this warptree reads formats {OLDEST_FORMAT} to {FORMAT}", path.display())]
     Version {
         /// The file.
         path: PathBuf,
@@ -225,7 +225,7 @@ fn read_config(folder: &Path) -> Result<RunConfig, StoreError> {
 
 fn check_format(path: &Path, found: u32) -> Result<(), StoreError> {
     match found {
-        FORMAT => Ok(()),
+        OLDEST_FORMAT..=FORMAT => Ok(()),
         found => Err(StoreError::Version {
             path: path.to_owned(),
             found,
