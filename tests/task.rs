@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rand::SeedableRng;
 use warptree::source::Source;
-use warptree::task::compare::compare;
+use warptree::task::compare::{Got, compare};
 use warptree::task::proof::prove;
 use warptree::task::reference::{Elements, Expected, Values, expected};
 use warptree::task::scaffold::new_task;
@@ -262,7 +262,7 @@ fn mismatches_name_their_pattern() {
     let Values::Bits(right) = expected.values.clone() else {
         panic!("a transpose is exact")
     };
-    let judged = |got: &[u8]| compare(&problem, &expected, got, Poison::Nan);
+    let judged = |got: &[u8]| compare(&problem, &expected, Got::Whole(got), Poison::Nan);
     let pattern = |got: &[u8]| judged(got).unwrap_err().pattern.unwrap_or_default();
     assert_eq!(judged(&right), Ok(()));
 
@@ -330,7 +330,7 @@ fn sums_are_judged_by_their_terms() {
         compare(
             &problem,
             &expected,
-            &(value as f32).to_le_bytes(),
+            Got::Whole(&(value as f32).to_le_bytes()),
             Poison::Nan,
         )
     };
@@ -344,7 +344,7 @@ fn sums_are_judged_by_their_terms() {
     let x = floats(&problem.input_bytes("x").unwrap());
     assert_eq!(pattern(x[0]), "the first element of x");
     assert!(pattern(y[0] * 1.005).starts_with("close, but less precise"));
-    let short = compare(&problem, &expected, &[0; 8], Poison::Nan).unwrap_err();
+    let short = compare(&problem, &expected, Got::Whole(&[0; 8]), Poison::Nan).unwrap_err();
     assert!(short.pattern.unwrap().contains("8 bytes"));
 }
 
@@ -360,7 +360,12 @@ fn special_values_must_stand_where_the_reference_has_them() {
                 scale: vec![wanted.abs()],
             },
         };
-        compare(&problem, &expected, &x.to_le_bytes(), Poison::Finite)
+        compare(
+            &problem,
+            &expected,
+            Got::Whole(&x.to_le_bytes()),
+            Poison::Finite,
+        )
     };
     assert_eq!(judge(f32::NAN, f64::NAN), Ok(()));
     assert_eq!(judge(f32::INFINITY, f64::INFINITY), Ok(()));
@@ -382,7 +387,14 @@ fn integers_are_bit_exact() {
     let x = floats(&problem.input_bytes("x").unwrap());
     assert!(x.iter().all(|x| x.fract() == 0.0) && x.iter().any(|x| *x != 0.0));
     let sum = x.iter().sum::<f64>() as f32;
-    let judged = |value: f32| compare(&problem, &expected, &value.to_le_bytes(), Poison::Nan);
+    let judged = |value: f32| {
+        compare(
+            &problem,
+            &expected,
+            Got::Whole(&value.to_le_bytes()),
+            Poison::Nan,
+        )
+    };
     assert_eq!(judged(sum), Ok(()));
     assert!(judged(sum + 1.0).is_err());
 }

@@ -95,6 +95,7 @@ impl Bench {
         );
         let executed = encode(&Reply::Executed {
             outputs: vec![("c".to_owned(), 8)],
+            wholes: Vec::new(),
             violations: Vec::new(),
             spoiled: Vec::new(),
         });
@@ -238,6 +239,7 @@ impl Work {
             registers: &[],
             plan: &self.plan,
             buffers: &self.buffers,
+            sampled: &[],
         }
     }
 }

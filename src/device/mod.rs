@@ -109,6 +109,17 @@ pub struct Job<'a> {
     pub plan: &'a LaunchPlan,
     /// The task's buffers.
     pub buffers: &'a [Buffer],
+    /// Outputs of which some elements are enough; a device may still hand back the whole.
+    pub sampled: &'a [Sampled],
+}
+
+/// An output of which some elements are handed back.
+#[derive(Clone)]
+pub struct Sampled {
+    /// The buffer's name.
+    pub output: String,
+    /// Which elements: indices as little-endian `u64`. Kept by identity, so that a device holds them once.
+    pub elements: Arc<[u8]>,
 }
 
 /// One of the task's buffers.
@@ -146,8 +157,11 @@ pub enum Contents {
 pub struct Execution {
     /// How it ended.
     pub ended: Ended,
-    /// Every writable buffer's bytes afterwards, by name; empty unless it completed.
+    /// Every writable buffer's bytes afterwards, by name; of one that `wholes` names, its sampled elements in
+    /// the order asked. Empty unless it completed.
     pub outputs: Vec<(String, Vec<u8>)>,
+    /// What is known of the outputs of which only the sampled elements came back.
+    pub wholes: Vec<Whole>,
     /// Read-only buffers that changed, and guard zones that were hit, in words.
     pub violations: Vec<String>,
     /// Races and missing barriers, each with both places: the result depends on the order of threads.
@@ -159,6 +173,17 @@ pub struct Execution {
     pub flops: Option<Vec<(String, Flops)>>,
     /// Executions by full mnemonic, where the device counts.
     pub executed: Option<Vec<(String, u64)>>,
+}
+
+/// What is known of an output of which only some elements came back.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Whole {
+    /// The buffer's name.
+    pub output: String,
+    /// A hash of all its bytes, comparable between runs on one device.
+    pub digest: u64,
+    /// Elements that still hold the byte that filled it before the launch.
+    pub untouched: u64,
 }
 
 /// How a run ended. Lines in diagnostics are those of the rendering; the pipeline maps them to the source.

@@ -417,6 +417,7 @@ impl Device for SimDevice {
 
 fn ended(ended: Ended) -> Execution {
     Execution {
+        wholes: Vec::new(),
         ended,
         outputs: Vec::new(),
         violations: Vec::new(),

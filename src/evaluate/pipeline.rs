@@ -54,6 +54,8 @@ pub struct Pipeline {
     /// Index in `sizes` of the one that is timed, and that problem itself.
     headline: usize,
     timed: Problem,
+    /// Its buffers: made once, so that a device knows them again and uploads them once.
+    timed_buffers: Vec<Buffer>,
     seed_time: OnceLock<Nanos>,
 }
 
@@ -92,6 +94,7 @@ impl Pipeline {
             verifier,
             sizes,
             headline,
+            timed_buffers: timed_buffers(&timed),
             timed,
             seed_time: OnceLock::new(),
         })
@@ -269,13 +272,13 @@ impl Pipeline {
             Verified::Passed(evidence) => evidence,
             Verified::Failed(verdict) => return Ok(*verdict),
         };
-        let buffers = timed_buffers(&self.timed);
         let job = Job {
             module: &front.module,
             cubin: subject.cubin,
             registers: &registers,
             plan: &front.plans[self.headline],
-            buffers: &buffers,
+            buffers: &self.timed_buffers,
+            sampled: &[],
         };
         let timed = match device.time(&job)? {
             Timing::Timed(timed) => timed,

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use super::once::Once;
 use super::ptxas::{Assembler, Assembly, in_source};
-use crate::device::{Buffer, Contents, Device, Ended, Execution, Job, RigError};
+use crate::device::{Buffer, Contents, Device, Ended, Execution, Job, RigError, Sampled, Whole};
 use crate::ptx::ir::Module;
 use crate::source::{LaunchPlan, Source};
-use crate::task::reference::{Expected, expected};
-use crate::task::{self, compare::compare};
-use crate::task::{InputCase, Poison, Problem, Purpose, Reference, Role, Size, Task};
+use crate::task::compare::{Got, compare};
+use crate::task::reference::{Elements, Expected, expected};
+use crate::task::{self, InputCase, Poison, Problem, Purpose, Reference, Role, Size, Task};
 use crate::units::{Bytes, Digest, Flops};
 use crate::verdict::{Diagnostic, Mismatch, Severity, Verdict};
 
@@ -21,6 +21,9 @@ const REFERENCE_LIMIT: Duration = Duration::from_secs(300);
 
 /// Inputs up to this size are kept as bytes between candidates.
 const LARGEST_IN_MEMORY: Bytes = Bytes(16 << 20);
+
+/// Buffers up to this total are compared as a whole with what a command or a trusted kernel computed.
+const LARGEST_WHOLE: Bytes = Bytes(256 << 20);
 
 /// A candidate, ready to run.
 #[derive(Clone, Copy)]
@@ -104,6 +107,8 @@ struct Prepared {
     problem: Arc<Problem>,
     inputs: Vec<(String, Contents)>,
     expected: Vec<Expected>,
+    /// Outputs of which only some elements are known: no others need come back.
+    sampled: Vec<Sampled>,
 }
 
 impl Verifier {
@@ -145,9 +150,11 @@ impl Verifier {
         for (turn, (at, size)) in self.order(device).enumerate() {
             let problem = self.problem(size, self.task.cases[0])?;
             let bytes: u64 = problem.buffers.iter().map(|buffer| buffer.bytes.0).sum();
-            if bytes > device.about().largest.0 {
+            let largest = self.largest(device);
+            if bytes > largest.0 {
                 evidence.not_checked.push(format!(
-                    "outputs at {size}: {bytes} bytes of buffers are too many to run here"
+                    "outputs at {size}: {} of buffers, at most {largest} are compared here",
+                    Bytes(bytes)
                 ));
                 continue;
             }
@@ -173,6 +180,16 @@ impl Verifier {
         );
         evidence.checked.push("inputs unchanged".to_owned());
         Ok(Verified::Passed(evidence))
+    }
+
+    /// What the device runs, and the reference can follow: those of this crate compute any elements of any
+    /// size, the others always all of them.
+    fn largest(&self, device: &dyn Device) -> Bytes {
+        let runs = device.about().largest;
+        match &self.task.reference {
+            Reference::Builtin(_) => runs,
+            Reference::Command(_) | Reference::Kernel(_) => Bytes(runs.0.min(LARGEST_WHOLE.0)),
+        }
     }
 
     fn order(&self, device: &dyn Device) -> impl Iterator<Item = (usize, &Size)> {
@@ -226,6 +243,7 @@ impl Verifier {
         evidence: &mut Evidence,
     ) -> Result<Result<(), Box<Verdict>>, RigError> {
         let size = &self.task.sizes[at];
+        let mut known = String::new();
         for (turn, &nth) in cases.run.iter().enumerate() {
             let case = self.task.cases[nth];
             let prepared = self.prepare(device, (at, nth), size, case)?;
@@ -267,6 +285,7 @@ impl Verifier {
                     return Ok(Err(verdict));
                 }
             }
+            known = prepared.known();
             evidence.counts.push(Counts {
                 problem: Arc::clone(&prepared.problem),
                 flops: first.flops,
@@ -279,6 +298,7 @@ impl Verifier {
             .map(|&nth| self.task.cases[nth].word())
             .collect();
         let mut told = format!("outputs at {size}: inputs {}", words.join(", "));
+        told.push_str(&known);
         if cases.repeats > 0 {
             told.push_str(&format!(
                 "; {} runs of the first compared ",
@@ -309,18 +329,28 @@ impl Verifier {
             else {
                 continue;
             };
-            if a == b {
+            let whole_of = |execution: &Execution| {
+                let mut wholes = execution.wholes.iter();
+                wholes
+                    .find(|whole| whole.output == output.name)
+                    .map(|whole| whole.digest)
+            };
+            let (whole, whole_again) = (whole_of(first), whole_of(again));
+            if a == b && whole == whole_again {
                 continue;
             }
             let width = output.dtype.size() as usize;
             let mut elements = std::iter::zip(a.chunks(width), b.chunks(width));
-            let element = elements.position(|(a, b)| a != b).unwrap_or(0);
+            let place = match (elements.position(|(a, b)| a != b), whole) {
+                (Some(element), None) => format!("first at element {element}"),
+                (_, _) => "by the hash of the whole".to_owned(),
+            };
             return Some(Box::new(Verdict::Racy {
                 diagnostics: vec![Diagnostic {
                     severity: Severity::Error,
                     code: "repeats-differ".to_owned(),
                     message: format!(
-                        "two runs on the same inputs ({}) differ in `{}`, first at element {element}",
+                        "two runs on the same inputs ({}) differ in `{}`, {place}",
                         problem.label(),
                         output.name
                     ),
@@ -370,6 +400,7 @@ impl Verifier {
             Ok(Arc::new(Prepared {
                 problem: Arc::new(problem),
                 inputs,
+                sampled: expected.iter().filter_map(sampled).collect(),
                 expected,
             }))
         };
@@ -431,6 +462,7 @@ impl Verifier {
             registers: &registers,
             plan: &plan,
             buffers: &buffers,
+            sampled: &[],
         };
         let execution = device.execute(&job)?;
         match &execution.ended {
@@ -460,6 +492,36 @@ impl Verifier {
     }
 }
 
+impl Prepared {
+    /// How much of each sampled output is known, in words; empty where all of it is.
+    fn known(&self) -> String {
+        self.sampled
+            .iter()
+            .map(|sampled| {
+                let known = sampled.elements.len() / 8;
+                format!(
+                    "; {known} sampled elements of {}, the whole of it written and compared by hash",
+                    sampled.output
+                )
+            })
+            .collect()
+    }
+}
+
+/// The indices of an output's known elements, where they are few.
+fn sampled(expected: &Expected) -> Option<Sampled> {
+    match &expected.elements {
+        Elements::All => None,
+        Elements::Sampled(indices) => Some(Sampled {
+            output: expected.output.clone(),
+            elements: indices
+                .iter()
+                .flat_map(|index| index.to_le_bytes())
+                .collect(),
+        }),
+    }
+}
+
 /// One problem, to be run and compared.
 struct Run<'a> {
     device: &'a dyn Device,
@@ -482,6 +544,7 @@ impl Run<'_> {
             registers: self.subject.registers,
             plan: self.plan,
             buffers: &buffers,
+            sampled: &self.prepared.sampled,
         };
         let execution = self.device.execute(&job)?;
         let mapped = |diagnostics: &[Diagnostic]| -> Vec<Diagnostic> {
@@ -527,8 +590,24 @@ impl Run<'_> {
                 device: self.device.gpu().name.clone(),
                 message: format!("a run gave no output `{}`", expected.output),
             })?;
+            let whole = execution
+                .wholes
+                .iter()
+                .find(|whole| whole.output == expected.output);
+            let got = match whole {
+                Some(_) => Got::Known(got),
+                None => Got::Whole(got),
+            };
             if let Err(mismatch) = compare(&self.prepared.problem, expected, got, poison) {
                 return failed(Verdict::Wrong { mismatch });
+            }
+            // A pattern of finite numbers may be a result; that of NaN is none.
+            if let (Some(whole), Poison::Nan) = (whole, poison)
+                && whole.untouched > 0
+            {
+                return failed(Verdict::Wrong {
+                    mismatch: self.untouched(whole),
+                });
             }
         }
         for finding in findings {
@@ -537,6 +616,22 @@ impl Run<'_> {
             }
         }
         Ok(Ok(execution))
+    }
+
+    fn untouched(&self, whole: &Whole) -> Mismatch {
+        let output = self.prepared.problem.buffer(&whole.output);
+        let elements = output.map_or(whole.untouched, |output| output.elements);
+        Mismatch {
+            case: self.prepared.problem.label(),
+            output: whole.output.clone(),
+            wrong: whole.untouched,
+            checked: elements,
+            first: Vec::new(),
+            pattern: Some(format!(
+                "{} of {elements} elements never written: the poison is left",
+                whole.untouched
+            )),
+        }
     }
 
     fn violated(&self, violations: &[String]) -> Mismatch {

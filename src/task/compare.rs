@@ -11,14 +11,23 @@ use crate::verdict::{Mismatch, MismatchElement};
 /// How many wrong elements a mismatch shows.
 const SHOWN: usize = 4;
 
-/// Compares an output with its reference. `got` is the whole buffer as it stands after the launches;
-/// `poison` is what it held before them, to tell what was never written.
+/// What a device handed back of an output.
+#[derive(Clone, Copy, Debug)]
+pub enum Got<'a> {
+    /// The whole buffer as it stands after the launches.
+    Whole(&'a [u8]),
+    /// The elements that the reference knows, in its order.
+    Known(&'a [u8]),
+}
+
+/// Compares an output with its reference; `poison` is what the output held before the launches, to tell
+/// what was never written.
 ///
 /// `Ok` when every known element is within the task's tolerance. NaN must be NaN, ±∞ the same ∞.
 pub fn compare(
     problem: &Problem,
     expected: &Expected,
-    got: &[u8],
+    got: Got<'_>,
     poison: Poison,
 ) -> Result<(), Mismatch> {
     let mismatch = |wrong, checked, first, pattern| Mismatch {
@@ -29,11 +38,12 @@ pub fn compare(
         first,
         pattern,
     };
-    let Some(output) = problem
-        .buffer(&expected.output)
-        .filter(|output| output.bytes.0 == got.len() as u64)
-    else {
-        let pattern = format!("{} bytes came back, of another buffer", got.len());
+    let Some(output) = problem.buffer(&expected.output).filter(|output| match got {
+        Got::Whole(bytes) => bytes.len() as u64 == output.bytes.0,
+        Got::Known(bytes) => bytes.len() == expected.count(output.dtype) * size_of_one(output),
+    }) else {
+        let (Got::Whole(bytes) | Got::Known(bytes)) = got;
+        let pattern = format!("{} bytes came back, of another buffer", bytes.len());
         return Err(mismatch(1, 1, Vec::new(), Some(pattern)));
     };
     let checked = Checked {
@@ -121,19 +131,20 @@ impl Allowed {
 struct Checked<'a> {
     output: &'a Buffer,
     expected: &'a Expected,
-    got: &'a [u8],
+    got: Got<'a>,
+}
+
+fn size_of_one(output: &Buffer) -> usize {
+    output.dtype.size() as usize
 }
 
 impl Checked<'_> {
     fn count(&self) -> usize {
-        match &self.expected.values {
-            Values::Bits(bytes) => bytes.len() / self.size(),
-            Values::Reals { y, .. } => y.len(),
-        }
+        self.expected.count(self.output.dtype)
     }
 
     fn size(&self) -> usize {
-        self.output.dtype.size() as usize
+        size_of_one(self.output)
     }
 
     /// Row-major index in the output of the known element numbered `at`.
@@ -145,8 +156,12 @@ impl Checked<'_> {
     }
 
     fn got_bits(&self, at: usize) -> &[u8] {
-        let start = self.index(at) as usize * self.size();
-        &self.got[start..start + self.size()]
+        let (bytes, element) = match self.got {
+            Got::Whole(bytes) => (bytes, self.index(at) as usize),
+            Got::Known(bytes) => (bytes, at),
+        };
+        let start = element * self.size();
+        &bytes[start..start + self.size()]
     }
 
     fn got(&self, at: usize) -> f64 {
@@ -375,7 +390,7 @@ fn copied(problem: &Problem, checked: &Checked<'_>) -> Option<String> {
         };
         if checked.output.elements == 1 && input.elements > 1 {
             for (index, which) in [(0, "first"), (input.elements - 1, "last")] {
-                if element(index)[..size] == *checked.got {
+                if element(index)[..size] == *checked.got_bits(0) {
                     return Some(format!("the {which} element of {}", input.name));
                 }
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use half::bf16;
 
-use super::compare::compare;
+use super::compare::{Got, compare};
 use super::element::{decode_all, encode};
 use super::problem::significant_bits;
 use super::reference::{self, Sum};
@@ -221,7 +221,13 @@ impl<'a> Bench<'a> {
 
     /// Why an output is rejected, in words; `None` where it is accepted.
     fn rejects(&self, output: &[u8]) -> Option<String> {
-        let mismatch = compare(self.problem, &self.expected, output, Poison::Nan).err()?;
+        let mismatch = compare(
+            self.problem,
+            &self.expected,
+            Got::Whole(output),
+            Poison::Nan,
+        )
+        .err()?;
         Some(format!("{} of {} wrong", mismatch.wrong, mismatch.checked))
     }
 

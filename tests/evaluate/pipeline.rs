@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use warptree::device::{
-    About, Contents, Device, Ended, Execution, Gpu, Job, RigError, Timed, Timing,
+    About, Contents, Device, Ended, Execution, Gpu, Job, RigError, Timed, Timing, Whole,
 };
 use warptree::evaluate::ptxas::Assembler;
 use warptree::evaluate::{Cached, Evaluator, Keyed, Pipeline, Settings};
@@ -128,6 +128,7 @@ fn execution(ended: Ended) -> Execution {
     Execution {
         ended,
         outputs: Vec::new(),
+        wholes: Vec::new(),
         violations: Vec::new(),
         races: Vec::new(),
         findings: Vec::new(),
@@ -533,7 +534,7 @@ fn sizes_that_are_too_large_are_not_run_and_are_said() {
     let told = measurement
         .not_checked
         .iter()
-        .filter(|text| text.contains("too many to run here"));
+        .filter(|text| text.contains("at most 97.7 KiB are compared here"));
     assert!(told.count() > 0, "{:?}", measurement.not_checked);
 
     let mut device = scripted(|job, _| transpose(job));
@@ -545,6 +546,87 @@ fn sizes_that_are_too_large_are_not_run_and_are_said() {
     assert!(
         error.is_err(),
         "nothing verified is never correct: {error:?}"
+    );
+}
+
+/// Transposes; of a large output only what is sampled, as a GPU's worker would.
+fn transpose_sampled(job: &Job<'_>) -> Execution {
+    let [sampled] = job.sampled else {
+        return transpose(job);
+    };
+    let Contents::Generated(generator) = &job.buffers[0].contents else {
+        panic!("a large input is generated")
+    };
+    let dims = task("transpose")
+        .sizes_for(Purpose::Bench)
+        .next()
+        .unwrap()
+        .dims
+        .clone();
+    let (rows, cols) = (dims["rows"] as u64, dims["cols"] as u64);
+    let indices = sampled.elements.as_chunks::<8>().0;
+    let mut bytes = vec![0; indices.len() * 4];
+    for (index, element) in indices.iter().zip(bytes.as_chunks_mut::<4>().0) {
+        let index = u64::from_le_bytes(*index);
+        generator(4 * (index % rows * cols + index / rows), element);
+    }
+    Execution {
+        outputs: vec![(sampled.output.clone(), bytes)],
+        wholes: vec![Whole {
+            output: sampled.output.clone(),
+            digest: 7,
+            untouched: 0,
+        }],
+        ..execution(Ended::Completed)
+    }
+}
+
+#[test]
+fn a_large_output_is_judged_by_samples_its_hash_and_what_was_left_unwritten() {
+    let judge = |spoil: fn(&mut Execution, u32)| {
+        let mut device = scripted(move |job, run| {
+            let mut execution = transpose_sampled(job);
+            if !execution.wholes.is_empty() {
+                spoil(&mut execution, run);
+            }
+            execution
+        });
+        device.about.runs_timed_size = true;
+        device.about.largest = Bytes(4 << 30);
+        bench(device).judge(KERNEL)
+    };
+    let honest = judge(|_, _| {});
+    let Verdict::Measured(measurement) = &honest else {
+        panic!("{honest:?}")
+    };
+    let checked = measurement.checked.join("\n");
+    assert!(checked.contains("sampled elements of out"), "{checked}");
+    let not_checked = measurement.not_checked.join("\n");
+    assert!(!not_checked.contains("timed size"), "{not_checked}");
+
+    let gaps = judge(|execution, _| execution.wholes[0].untouched = 3);
+    let Verdict::Wrong { mismatch } = &gaps else {
+        panic!("{gaps:?}")
+    };
+    assert_eq!(mismatch.wrong, 3);
+    assert!(mismatch.pattern.as_ref().unwrap().contains("never written"));
+
+    let off = judge(|execution, _| execution.outputs[0].1[40] ^= 1);
+    assert!(
+        matches!(&off, Verdict::Wrong { mismatch } if mismatch.wrong == 1),
+        "{off:?}"
+    );
+
+    let short = judge(|execution, _| execution.outputs[0].1.truncate(400));
+    assert!(matches!(&short, Verdict::Wrong { .. }), "{short:?}");
+
+    let unsteady = judge(|execution, run| execution.wholes[0].digest = u64::from(run));
+    let Verdict::Racy { diagnostics } = &unsteady else {
+        panic!("{unsteady:?}")
+    };
+    assert!(
+        diagnostics[0].message.contains("by the hash of the whole"),
+        "{diagnostics:?}"
     );
 }
 

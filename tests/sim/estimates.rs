@@ -72,6 +72,7 @@ fn time(
         registers: &registers,
         plan: &plan,
         buffers: &buffers,
+        sampled: &[],
     };
     match SimDevice::new(Gpu::default()).time(&job).unwrap() {
         Timing::Timed(timed) => {

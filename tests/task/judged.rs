@@ -98,6 +98,7 @@ impl Judge {
             registers: &[],
             plan: &plan,
             buffers: &buffers,
+            sampled: &[],
         };
         let timing = self.device.time(&job).unwrap();
         let timed = match timing {

@@ -1,6 +1,7 @@
 //! One conversation with a standing worker: upload what it lacks, ask, wait stage by stage. Every way an
 //! answer can fail to come is told apart: the call's own doing, the worker's death, the rig.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::cache::Cache;
@@ -8,6 +9,8 @@ use super::link::{Deadline, Link, LinkError};
 use super::protocol::{Call, MAX_CHUNK, Reply, Request, Stage};
 use super::{Options, Stop, Stopped, Subject, diagnostic, pack};
 use crate::device::{Buffer, Contents, Ended, Execution, Generator};
+use crate::source::DType;
+use crate::units::Bytes;
 use crate::verdict::Diagnostic;
 
 /// A standing worker, and what it holds.
@@ -21,7 +24,7 @@ impl Conversation<'_> {
     /// Uploads what is missing and packs the jobs.
     pub(super) fn pack(&mut self, jobs: &[Subject<'_>]) -> Result<Vec<Call>, Stop> {
         // one supply for all, so that no job's inputs make room for another's
-        let buffers: Vec<Buffer> = jobs.iter().flat_map(|job| job.buffers()).cloned().collect();
+        let buffers: Vec<Buffer> = jobs.iter().flat_map(supplied).collect();
         let supply = self.cache.supply(&buffers).map_err(Stop::Rig)?;
         for slot in supply.discards {
             self.ask(&Request::Discard { slot })?;
@@ -32,7 +35,7 @@ impl Conversation<'_> {
         let mut initial = supply.initial.as_slice();
         let mut calls = Vec::with_capacity(jobs.len());
         for (index, job) in (0u8..).zip(jobs) {
-            let (own, rest) = initial.split_at(job.buffers().len());
+            let (own, rest) = initial.split_at(job.buffers().len() + job.sampled().len());
             initial = rest;
             let packed = match job {
                 Subject::Kernel(job) => {
@@ -93,12 +96,13 @@ impl Conversation<'_> {
 
     pub(super) fn execute(&mut self, call: Call) -> Result<Execution, Stop> {
         self.send(&Request::Execute(Box::new(call)))?;
-        let (names, violations, spoiled) = match self.answer(None)? {
+        let (names, wholes, violations, spoiled) = match self.answer(None)? {
             Reply::Executed {
                 outputs,
+                wholes,
                 violations,
                 spoiled,
-            } => (outputs, violations, spoiled),
+            } => (outputs, wholes, violations, spoiled),
             other => return Err(unexpected("Execute", &other)),
         };
         let mut outputs = Vec::with_capacity(names.len());
@@ -115,6 +119,7 @@ impl Conversation<'_> {
         Ok(Execution {
             ended: Ended::Completed,
             outputs,
+            wholes,
             violations,
             races: Vec::new(),
             findings: Vec::new(),
@@ -190,6 +195,18 @@ impl Conversation<'_> {
             }
         }
     }
+}
+
+/// All that a job needs on the device: its buffers, then the indices of its sampled outputs.
+fn supplied(job: &Subject<'_>) -> Vec<Buffer> {
+    let indices = job.sampled().iter().map(|sampled| Buffer {
+        name: format!("indices into {}", sampled.output),
+        dtype: DType::U64,
+        bytes: Bytes(sampled.elements.len() as u64),
+        writable: false,
+        contents: Contents::Bytes(Arc::clone(&sampled.elements)),
+    });
+    job.buffers().iter().cloned().chain(indices).collect()
 }
 
 /// Ten times what is expected: clocks change, neighbours come.

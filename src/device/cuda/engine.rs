@@ -6,7 +6,10 @@ use std::collections::HashMap;
 use super::digest::digest;
 use super::driver::{Address, Blas, Context, CudaError, Described, Module, Prepared, Value};
 use super::memory::{Memory, Region};
-use super::protocol::{self, Algorithm, Call, Initial, Param, Planned, Product, Role, Stage};
+use super::protocol::{
+    self, Algorithm, Call, Initial, Param, Planned, Product, Role, Sample, Stage,
+};
+use crate::device::Whole;
 
 const TOOLS: &str = include_str!("tools.ptx");
 
@@ -114,6 +117,16 @@ pub struct Ran {
     pub violations: Vec<String>,
     /// Slots that no longer hold what was uploaded; forgotten.
     pub spoiled: Vec<u64>,
+}
+
+/// What is handed back of a call's outputs.
+pub struct Picked {
+    /// By region: where it lies and how long it is; `None` for what is no output.
+    pub sources: Vec<Option<(Address, u64)>>,
+    /// What is known of the whole of each sampled output.
+    pub wholes: Vec<Whole>,
+    /// What was taken for it.
+    pub regions: Vec<Region>,
 }
 
 impl Engine {
@@ -250,6 +263,102 @@ impl Engine {
             }
         }
         Ok((violations, spoiled))
+    }
+
+    /// What to hand back of each output: all of it, or the elements asked for, gathered.
+    pub fn pick(&mut self, call: &Call, held: &[Held]) -> Result<Picked, Trouble> {
+        let mut picked = Picked {
+            sources: Vec::with_capacity(held.len()),
+            wholes: Vec::new(),
+            regions: Vec::new(),
+        };
+        for (at, (region, held)) in (0u32..).zip(call.regions.iter().zip(held)) {
+            let (Role::Output, Held::Own(own)) = (region.role, held) else {
+                picked.sources.push(None);
+                continue;
+            };
+            let whole = (own.address(), own.bytes());
+            let sample = call.samples.iter().find(|sample| sample.region == at);
+            let source = match sample {
+                None => whole,
+                Some(sample) => match self.gather(region, whole, sample) {
+                    Ok((gathered, known)) => {
+                        let source = (gathered.address(), gathered.bytes());
+                        picked.wholes.push(known);
+                        picked.regions.push(gathered);
+                        source
+                    }
+                    Err(trouble) => {
+                        self.give_back(picked.regions);
+                        return Err(trouble);
+                    }
+                },
+            };
+            picked.sources.push(Some(source));
+        }
+        Ok(picked)
+    }
+
+    /// Gives regions back that [`Engine::pick`] took.
+    pub fn give_back(&mut self, regions: Vec<Region>) {
+        for region in regions {
+            self.memory.give(region);
+        }
+    }
+
+    fn gather(
+        &mut self,
+        region: &protocol::Region,
+        (from, bytes): (Address, u64),
+        sample: &Sample,
+    ) -> Result<(Region, Whole), Trouble> {
+        let Sample {
+            indices,
+            count,
+            width,
+            ..
+        } = *sample;
+        self.expect_slot(indices, count * 8)?;
+        let Initial::Fill(fill) = region.initial else {
+            return Err(Trouble::Failed(format!(
+                "`{}` is sampled, but was not filled before the launch",
+                region.name
+            )));
+        };
+        let to = self.memory.take(&self.cuda, count * width)?;
+        let known = (|| {
+            let (indices, _) = self.slot_at(indices)?;
+            let blocks = |n: u64| n.div_ceil(u64::from(DIGEST_THREADS)).clamp(1, 1 << 16) as u32;
+            self.tool(
+                "warptree_gather",
+                blocks(count),
+                DIGEST_THREADS,
+                &[from.get(), indices.get(), count, width, to.address().get()],
+            )?;
+            let out = self.scratch.address();
+            self.cuda.fill(out, 0, 8)?;
+            let elements = bytes / width;
+            self.tool(
+                "warptree_untouched",
+                blocks(elements),
+                DIGEST_THREADS,
+                &[from.get(), elements, width, u64::from(fill), out.get()],
+            )?;
+            let mut untouched = [0; 8];
+            self.cuda.download(out, &mut untouched)?;
+            Ok(Whole {
+                output: region.name.clone(),
+                digest: self.digest(from, bytes)?,
+                untouched: u64::from_le_bytes(untouched),
+            })
+        })();
+        match known {
+            Ok(whole) => Ok((to, whole)),
+            Err(trouble) => {
+                self.memory.give(to);
+                Err(trouble)
+            }
+        }
     }
 
     /// Gives a call's regions back, and forgets spoiled slots.

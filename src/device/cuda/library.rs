@@ -3,7 +3,7 @@
 
 use super::protocol::{Algorithm, Product, Reply, Request};
 use super::{CudaDevice, Stopped};
-use crate::device::{Buffer, Ended, Execution, Job, RigError, Timing};
+use crate::device::{Buffer, Ended, Execution, Job, RigError, Sampled, Timing};
 use crate::units::Digest;
 
 /// What a worker can be asked to run.
@@ -26,6 +26,8 @@ pub struct ProductJob<'a> {
     pub names: [&'a str; 3],
     /// All of the task's buffers.
     pub buffers: &'a [Buffer],
+    /// Outputs of which some elements are enough.
+    pub sampled: &'a [Sampled],
 }
 
 impl<'a> Subject<'a> {
@@ -33,6 +35,13 @@ impl<'a> Subject<'a> {
         match self {
             Self::Kernel(job) => job.buffers,
             Self::Product(job) => job.buffers,
+        }
+    }
+
+    pub(super) fn sampled(&self) -> &'a [Sampled] {
+        match self {
+            Self::Kernel(job) => job.sampled,
+            Self::Product(job) => job.sampled,
         }
     }
 

@@ -44,6 +44,9 @@ use crate::verdict::{Diagnostic, Severity};
 /// Share of free device memory that uploaded inputs may keep between calls.
 const CACHE_SHARE: f64 = 0.4;
 
+/// Share of free device memory that the buffers of an executed job may take: their contents stay beside them.
+const EXECUTED_SHARE: f64 = 0.25;
+
 /// Failures of known-good work in a row after which the GPU counts as unhealthy.
 const UNHEALTHY_AFTER: u32 = 2;
 
@@ -63,9 +66,6 @@ pub struct Options {
     pub transfer: Duration,
     /// Let the worker drop what it does not need.
     pub sandbox: bool,
-    /// Largest total of a job's buffers that is executed for its outputs; larger jobs are only timed. What
-    /// limits it is the reference on the host, not the GPU.
-    pub largest: Bytes,
     /// How candidates are timed.
     pub sampling: measure::Sampling,
 }
@@ -78,7 +78,6 @@ impl Default for Options {
             launch: Duration::from_secs(5),
             transfer: Duration::from_secs(30),
             sandbox: true,
-            largest: Bytes(128 << 20),
             sampling: measure::Sampling::default(),
         }
     }
@@ -142,7 +141,7 @@ impl CudaDevice {
         Ok(Self {
             ordinal,
             command,
-            about: about(&ready, options.largest),
+            about: about(&ready),
             options,
             ready,
             state: Mutex::new(State {
@@ -318,6 +317,7 @@ impl CudaDevice {
             Err((_, stopped)) => Execution {
                 ended: stopped.ended(),
                 outputs: Vec::new(),
+                wholes: Vec::new(),
                 violations: Vec::new(),
                 races: Vec::new(),
                 findings: Vec::new(),
@@ -421,7 +421,7 @@ fn diagnostic(code: &str, message: String, help: Option<String>) -> Diagnostic {
     }
 }
 
-fn about(ready: &Ready, largest: Bytes) -> About {
+fn about(ready: &Ready) -> About {
     let mut checks = vec![
         "writes within 4 KiB outside of a buffer (guard zones)".to_owned(),
         "read-only buffers unchanged (hash on the device)".to_owned(),
@@ -450,7 +450,7 @@ fn about(ready: &Ready, largest: Bytes) -> About {
         ),
         checks,
         cannot_check,
-        largest,
+        largest: Bytes((ready.memory.0 as f64 * EXECUTED_SHARE) as u64),
         runs_timed_size: true,
     }
 }

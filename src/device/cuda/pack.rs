@@ -6,15 +6,16 @@ use std::collections::HashMap;
 use half::{bf16, f16};
 
 use super::ProductJob;
-use super::protocol::{Call, Initial, Launch, Map, Param, Planned, Region, Role};
-use crate::device::{Buffer, Job};
+use super::protocol::{Call, Initial, Launch, Map, Param, Planned, Region, Role, Sample};
+use crate::device::{Buffer, Job, Sampled};
 use crate::ptx::ir::{FunctionKind, Item, Module, Variable};
 use crate::source::{Argument, DType};
 
 /// What a workspace holds when it is not cleared: NaN in every float type.
 const POISON: u8 = 0xff;
 
-/// Packs `job`; `initial` gives the contents of each of the task's buffers, in order.
+/// Packs `job`; `initial` gives the contents of each of the task's buffers, in order, then the indices of
+/// each sampled output.
 ///
 /// An error says which launch and argument does not fit, and is the candidate's fault.
 pub fn pack(job: &Job<'_>, cubin: &[u8], initial: &[Initial]) -> Result<Call, String> {
@@ -96,16 +97,19 @@ pub fn pack(job: &Job<'_>, cubin: &[u8], initial: &[Initial]) -> Result<Call, St
             params,
         });
     }
+    let samples = samples(job.sampled, job.buffers, initial)?;
     Ok(Call {
         image: cubin.to_vec(),
         regions,
         maps,
         launches,
         product: None,
+        samples,
     })
 }
 
-/// Packs a library's product; `initial` gives the contents of each buffer, in order.
+/// Packs a library's product; `initial` gives the contents of each buffer, in order, then the indices
+/// of each sampled output.
 pub fn pack_product(job: &ProductJob<'_>, initial: &[Initial]) -> Result<Call, String> {
     let mut regions = regions(job.buffers, initial);
     let region = |name: &str| {
@@ -134,7 +138,35 @@ pub fn pack_product(job: &ProductJob<'_>, initial: &[Initial]) -> Result<Call, S
         maps: Vec::new(),
         launches: Vec::new(),
         product: Some(planned),
+        samples: samples(job.sampled, job.buffers, initial)?,
     })
+}
+
+/// The elements to hand back of sampled outputs; their indices' slots follow those of the buffers.
+fn samples(
+    sampled: &[Sampled],
+    buffers: &[Buffer],
+    initial: &[Initial],
+) -> Result<Vec<Sample>, String> {
+    sampled
+        .iter()
+        .zip(initial.iter().skip(buffers.len()))
+        .map(|(sampled, indices)| {
+            let name = sampled.output.as_str();
+            let region = buffers.iter().position(|buffer| buffer.name == name);
+            let (Some(region), Initial::Slot(indices)) = (region, *indices) else {
+                return Err(format!(
+                    "elements of `{name}` are wanted, which is no output"
+                ));
+            };
+            Ok(Sample {
+                region: region as u32,
+                indices,
+                count: sampled.elements.len() as u64 / 8,
+                width: buffers[region].dtype.size(),
+            })
+        })
+        .collect()
 }
 
 /// The task's buffers, in order.

@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::device::Gpu;
+use crate::device::{Gpu, Whole};
 
 /// Raised whenever a message changes; both sides must agree.
 pub const VERSION: u32 = 2;
@@ -100,8 +100,10 @@ pub enum Reply {
     Done,
     /// To [`Request::Execute`]; the outputs follow as raw frames, in order.
     Executed {
-        /// Name and size of each writable parameter.
+        /// Name and size of what follows of each writable parameter.
         outputs: Vec<(String, u64)>,
+        /// What is known of the whole of each sampled one.
+        wholes: Vec<Whole>,
         /// Read-only regions that changed and guard zones that were hit, in words.
         violations: Vec<String>,
         /// Slots whose contents a kernel changed; the worker has forgotten them.
@@ -221,8 +223,23 @@ pub struct Call {
     pub maps: Vec<Map>,
     /// In order.
     pub launches: Vec<Launch>,
+    /// Outputs of which [`Request::Execute`] hands back some elements only.
+    pub samples: Vec<Sample>,
     /// A library's product instead of launches: then the image is empty.
     pub product: Option<Planned>,
+}
+
+/// Some elements of an output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Which region.
+    pub region: u32,
+    /// The slot that holds the elements' indices, each a little-endian `u64`.
+    pub indices: u64,
+    /// How many.
+    pub count: u64,
+    /// Bytes of an element: 1, 2, 4 or 8.
+    pub width: u64,
 }
 
 /// A matrix product C = op(A) · op(B), all row-major and dense.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::timing::{Outcome, Rule};
 use super::{Compared, CudaDevice, Options, Subject, WorkerCommand};
-use crate::device::{Buffer, Contents, Device, Ended, Execution, Job, RigError, Timing};
+use crate::device::{Buffer, Contents, Device, Ended, Execution, Job, RigError, Sampled, Timing};
 use crate::ptx::ir::Module;
 use crate::ptx::parse;
 use crate::source::{Argument, DType, Launch, LaunchPlan, TensorMap, Workspace};
@@ -132,6 +132,7 @@ impl Case {
             registers: &[],
             plan: &self.plan,
             buffers: &self.buffers,
+            sampled: &[],
         }
     }
 }
@@ -240,6 +241,33 @@ fn good_and_bad(device: &CudaDevice, any: &Kernels, table: &mut Table<'_>) -> Re
         let good = clean(&ran) == Some(added(&add));
         table.case(name, good, &describe(&ran), since)?;
     }
+
+    // half of the blocks: the rest of the output stays as it was
+    let mut half = add_case(128);
+    let blocks = &mut half.plan.launches[0].grid[0];
+    *blocks /= 2;
+    let written = *blocks * 128;
+    let indices: Vec<u64> = (0..u64::from(written)).step_by(97).collect();
+    let sampled = [Sampled {
+        output: "c".to_owned(),
+        elements: indices.iter().flat_map(|i| i.to_le_bytes()).collect(),
+    }];
+    let job = Job {
+        sampled: &sampled,
+        ..half.job(any)
+    };
+    let since = Instant::now();
+    let ran = device.execute(&job)?;
+    let whole = added(&half);
+    let expected: Vec<u32> = indices.iter().map(|i| whole[*i as usize]).collect();
+    let untouched = ran.wholes.iter().map(|whole| whole.untouched).sum::<u64>();
+    let good = clean(&ran) == Some(expected) && untouched == u64::from(N - written);
+    table.case(
+        "samples of a half-written output",
+        good,
+        &describe(&ran),
+        since,
+    )?;
 
     let violation = |case: Case, name: &str, expected: &str, table: &mut Table<'_>| {
         let since = Instant::now();
@@ -569,6 +597,64 @@ mod tests {
     fn the_far_write_is_a_fault() {
         let far = Case::new("far_write", 1, 1, vec![arg("c")]).with(output("c", 64));
         assert!(matches!(simulated(&far, ANY).ended, Ended::Faulted(_)));
+    }
+
+    #[test]
+    fn samples_are_gathered_and_untouched_elements_counted() {
+        let tools = include_str!("tools.ptx");
+        let chosen = [5u64, 0, 1023, 512];
+        let mut indices = output("indices", 8 * chosen.len() as u64);
+        indices.contents = Contents::Bytes(chosen.iter().flat_map(|i| i.to_le_bytes()).collect());
+        indices.writable = false;
+        for width in [1u64, 2, 4, 8] {
+            let bytes = 1024 * width;
+            let case = Case::new(
+                "warptree_gather",
+                2,
+                2,
+                vec![
+                    arg("a"),
+                    arg("indices"),
+                    int(chosen.len() as i64),
+                    int(width as i64),
+                    arg("c"),
+                ],
+            )
+            .with(floats("a", bytes, 4))
+            .with(indices.clone())
+            .with(output("c", chosen.len() as u64 * width));
+            let ran = simulated(&case, tools);
+            let from = bytes_of(&case.buffers[0]);
+            let expected: Vec<u8> = chosen
+                .iter()
+                .flat_map(|i| &from[(i * width) as usize..((i + 1) * width) as usize])
+                .copied()
+                .collect();
+            assert_eq!(ran.outputs[0].1, expected, "{}", describe(&ran));
+
+            let mut held = output("a", bytes);
+            let mut contents = vec![1u8; bytes as usize];
+            for element in [3, 4, 1000] {
+                contents[(element * width) as usize..((element + 1) * width) as usize].fill(0x7b);
+            }
+            // one byte of the pattern is not the pattern, but for elements of one byte
+            contents[(50 * width) as usize] = 0x7b;
+            held.contents = Contents::Bytes(contents.into());
+            held.writable = false;
+            let mut count = output("c", 8);
+            count.contents = Contents::Fill(0);
+            let case = Case::new(
+                "warptree_untouched",
+                2,
+                64,
+                vec![arg("a"), int(1024), int(width as i64), int(0x7b), arg("c")],
+            )
+            .with(held)
+            .with(count);
+            let ran = simulated(&case, tools);
+            let expected = if width == 1 { 4 } else { 3 };
+            assert_eq!(clean(&ran), Some(vec![expected, 0]), "{}", describe(&ran));
+        }
     }
 
     #[test]

@@ -11,10 +11,8 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use super::driver::{Context, compile, driver_version};
-use super::engine::{Engine, Held, Trouble};
-use super::protocol::{
-    self, Call, Frame, MAX_CHUNK, ProtocolError, Ready, Reply, Request, Role, Stage,
-};
+use super::engine::{Engine, Trouble};
+use super::protocol::{self, Call, Frame, MAX_CHUNK, ProtocolError, Ready, Reply, Request, Stage};
 use super::sandbox;
 use super::session::Session;
 
@@ -260,35 +258,42 @@ impl Worker<'_> {
             Err(trouble) => return self.reply(Err(trouble)),
         };
         announce_or_end(self.out, Stage::Downloading)?;
+        let picked = match self.engine.pick(call, &ran.held) {
+            Ok(picked) => picked,
+            Err(trouble) => {
+                self.engine.finish(ran);
+                return self.reply(Err(trouble));
+            }
+        };
         let outputs: Vec<_> = call
             .regions
             .iter()
-            .filter(|region| region.role == Role::Output)
-            .map(|region| (region.name.clone(), region.bytes))
+            .zip(&picked.sources)
+            .filter_map(|(region, source)| Some((region.name.clone(), (*source)?.1)))
             .collect();
         let reply = Reply::Executed {
             outputs,
+            wholes: picked.wholes,
             violations: ran.violations.clone(),
             spoiled: ran.spoiled.clone(),
         };
         protocol::write_message(self.out, &reply)?;
         let mut chunk = vec![0; MAX_CHUNK];
-        for (region, held) in call.regions.iter().zip(&ran.held) {
-            if let (Role::Output, Held::Own(own)) = (region.role, held) {
-                let mut offset = 0;
-                while offset < region.bytes {
-                    let length = (region.bytes - offset).min(MAX_CHUNK as u64);
-                    let piece = &mut chunk[..length as usize];
-                    // the answer has begun: only the end of the stream can tell the parent now
-                    self.engine
-                        .cuda
-                        .download(own.address().offset(offset), piece)
-                        .map_err(|e| ProtocolError::Unexpected(e.to_string()))?;
-                    protocol::write_raw(self.out, piece)?;
-                    offset += length;
-                }
+        for (address, bytes) in picked.sources.into_iter().flatten() {
+            let mut offset = 0;
+            while offset < bytes {
+                let length = (bytes - offset).min(MAX_CHUNK as u64);
+                let piece = &mut chunk[..length as usize];
+                // the answer has begun: only the end of the stream can tell the parent now
+                self.engine
+                    .cuda
+                    .download(address.offset(offset), piece)
+                    .map_err(|e| ProtocolError::Unexpected(e.to_string()))?;
+                protocol::write_raw(self.out, piece)?;
+                offset += length;
             }
         }
+        self.engine.give_back(picked.regions);
         self.engine.finish(ran);
         Ok(After::GoOn)
     }

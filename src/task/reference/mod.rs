@@ -69,6 +69,14 @@ pub fn expected(problem: &Problem, limit: Duration) -> Result<Vec<Expected>, Ref
 }
 
 impl Expected {
+    /// How many elements are known.
+    pub fn count(&self, dtype: DType) -> usize {
+        match &self.values {
+            Values::Bits(bytes) => bytes.len() / dtype.size() as usize,
+            Values::Reals { y, .. } => y.len(),
+        }
+    }
+
     /// What a trusted kernel wrote to `output`: `bytes` is the whole buffer.
     pub fn trusted(
         problem: &Problem,
