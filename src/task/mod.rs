@@ -274,6 +274,23 @@ pub enum Builtin {
     Transpose,
     /// `a[m, k]`, `b[k, n]` → `c[m, n]`: the product, all row-major.
     Sgemm,
+    /// `x[n]` → `out[n]`: x ÷ (1 + e^−x).
+    Silu,
+    /// `x[n]` → `out[n]`: x/2 · (1 + erf(x/√2)).
+    Gelu,
+    /// `x[rows, cols]` → `out[rows, cols]`: e^(x − m) ÷ Σ e^(x − m) along each row of which m is the largest.
+    Softmax,
+    /// `x[rows, cols]`, `w[cols]` → `out[rows, cols]`: x · w ÷ √(mean of x² along the row + 10⁻⁵).
+    RmsNorm,
+    /// `x[positions, heads, d]`, `cos[positions, d/2]`, `sin[positions, d/2]` → `out[positions, heads, d]`: the pair
+    /// of elements i and i + d/2 is turned by the angle of its position.
+    Rope,
+    /// `x[rows, cols]` → `out[rows, cols]`: x/2 + ⅛ of each of its four neighbours; beyond the edge they are 0.
+    #[serde(rename = "stencil_5pt")]
+    Stencil5pt,
+    /// `x[batch, n, 2]` → `out[batch, n, 2]`: the forward discrete Fourier transform of n complex numbers, a
+    /// power of two.
+    Fft,
 }
 
 /// How far an output may be from its reference.

@@ -1,5 +1,7 @@
 //! The proof of a task's tolerance: what is wrong must fail it, what is honest must pass. Computed on the
 //! CPU from the task's own inputs, for the references of this crate. Pure.
+//!
+//! An honest kernel computes in the accumulator's precision and rounds once to the output's type.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +11,7 @@ use half::bf16;
 use super::compare::{Got, compare};
 use super::element::{decode_all, encode};
 use super::problem::significant_bits;
-use super::reference::{self, Sum};
+use super::reference::{self, Arithmetic, Form, Pieces, Sum};
 use super::{Poison, Problem, Purpose, Reference, Task, TaskError, Tolerance};
 use crate::source::DType;
 
@@ -22,13 +24,13 @@ pub enum Defect {
     Mean,
     /// The input's elements as they come.
     CopiedInput,
-    /// The right result cut to eleven significant bits.
+    /// The right result cut to eleven significant bits, or to the output's where it has fewer.
     Truncated,
     /// Inputs rounded to tf32.
     Tf32Inputs,
     /// Inputs rounded to bf16.
     Bf16Inputs,
-    /// The last sixty-fourth of every sum left out; of the outputs, where sums have one term.
+    /// The last sixty-fourth of every sum left out; of the outputs, where no sum has a second term.
     DroppedTail,
 }
 
@@ -110,8 +112,8 @@ pub fn prove(task: &Arc<Task>, seed: u64) -> Result<Option<Proof>, ProofError> {
     for size in task.sizes_for(Purpose::Smoke) {
         for case in &task.cases {
             let problem = Problem::new(task, size, *case, seed)?;
-            let sum = Sum::of(builtin, &problem).map_err(reference::ReferenceError)?;
-            let bench = Bench::new(&problem, sum)?;
+            let form = Form::of(builtin, &problem).map_err(reference::ReferenceError)?;
+            let bench = Bench::new(&problem, form)?;
             let honest = bench.run(Order::Sequential, Inputs::Whole);
             for (defect, rejected, tried) in &mut defects {
                 let output = bench.defective(*defect, &honest);
@@ -167,11 +169,36 @@ enum Inputs {
     WithoutTail,
 }
 
+impl Inputs {
+    fn rounded(self) -> bool {
+        match self {
+            Self::Tf32 | Self::Bf16 => true,
+            Self::Whole | Self::WithoutTail => false,
+        }
+    }
+
+    fn round(self, value: f64) -> f64 {
+        match self {
+            Self::Whole | Self::WithoutTail => value,
+            Self::Tf32 => round_to(value, 11),
+            Self::Bf16 => bf16::from_f64(value).to_f64(),
+        }
+    }
+
+    /// Of `all` terms of a sum, those that are added: one is never left out.
+    fn terms(self, all: u64) -> u64 {
+        match self {
+            Self::WithoutTail if all > 1 => all - all.div_ceil(64),
+            Self::Whole | Self::Tf32 | Self::Bf16 | Self::WithoutTail => all,
+        }
+    }
+}
+
 /// One problem with everything that outputs are made from.
 struct Bench<'a> {
     problem: &'a Problem,
     expected: reference::Expected,
-    sum: Sum,
+    form: Form,
     inputs: Vec<Vec<f64>>,
     input_bits: Vec<Vec<u8>>,
     output: DType,
@@ -179,7 +206,7 @@ struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    fn new(problem: &'a Problem, sum: Sum) -> Result<Self, ProofError> {
+    fn new(problem: &'a Problem, form: Form) -> Result<Self, ProofError> {
         let none =
             |what: &str| reference::ReferenceError(format!("at {}: no {what}", problem.label()));
         let expected = reference::expected(problem, std::time::Duration::MAX)?
@@ -211,7 +238,7 @@ impl<'a> Bench<'a> {
         Ok(Self {
             problem,
             expected,
-            sum,
+            form,
             inputs,
             input_bits,
             output,
@@ -248,21 +275,20 @@ impl<'a> Bench<'a> {
                 let input = self.input_bits.first().map_or(&[][..], Vec::as_slice);
                 input.iter().copied().cycle().take(honest.len()).collect()
             }
-            Defect::Truncated => self.encode(
-                decode_all(self.output, honest)
-                    .into_iter()
-                    .map(|value| truncate(value, 11)),
-            ),
+            Defect::Truncated => {
+                let bits = significant_bits(self.output).min(11);
+                let values = self.values(Order::Sequential, Inputs::Whole).into_iter();
+                self.encode(values.map(|value| truncate(value, bits)))
+            }
             Defect::Tf32Inputs => self.run(Order::Sequential, Inputs::Tf32),
             Defect::Bf16Inputs => self.run(Order::Sequential, Inputs::Bf16),
-            Defect::DroppedTail if self.sum.terms > 1 => {
-                self.run(Order::Sequential, Inputs::WithoutTail)
-            }
             Defect::DroppedTail => {
-                let mut output = honest.to_vec();
-                let size = self.output.size() as usize;
-                let dropped = (honest.len() / size).div_ceil(64) * size;
-                output[honest.len() - dropped..].fill(0);
+                let mut output = self.run(Order::Sequential, Inputs::WithoutTail);
+                if output == honest {
+                    let size = self.output.size() as usize;
+                    let dropped = (honest.len() / size).div_ceil(64) * size;
+                    output[honest.len() - dropped..].fill(0);
+                }
                 output
             }
         }
@@ -270,30 +296,33 @@ impl<'a> Bench<'a> {
 
     /// The outputs of an honest kernel that adds in `order`.
     fn run(&self, order: Order, inputs: Inputs) -> Vec<u8> {
-        if self.sum.terms == 1 && inputs == Inputs::Whole && self.inputs.len() == 1 {
-            return self.moved();
+        match &self.form {
+            // It moves bits: a number would lose a NaN's payload.
+            Form::Sum(sum) if sum.terms == 1 && self.inputs.len() == 1 && !inputs.rounded() => {
+                self.moved(sum)
+            }
+            Form::Sum(_) | Form::Pieces(_) => self.encode(self.values(order, inputs).into_iter()),
         }
+    }
+
+    /// The same before they are rounded to the output's type.
+    fn values(&self, order: Order, inputs: Inputs) -> Vec<f64> {
         let rounded: Vec<Vec<f64>> = self
             .inputs
             .iter()
-            .map(|values| {
-                values
-                    .iter()
-                    .map(|value| match inputs {
-                        Inputs::Whole | Inputs::WithoutTail => *value,
-                        Inputs::Tf32 => round_to(*value, 11),
-                        Inputs::Bf16 => bf16::from_f64(*value).to_f64(),
-                    })
-                    .collect()
-            })
+            .map(|values| values.iter().map(|value| inputs.round(*value)).collect())
             .collect();
-        let terms = match inputs {
-            Inputs::Whole | Inputs::Tf32 | Inputs::Bf16 => self.sum.terms,
-            Inputs::WithoutTail => self.sum.terms - self.sum.terms.div_ceil(64),
-        };
-        self.encode((0..self.sum.outputs).map(|output| {
+        match &self.form {
+            Form::Sum(sum) => self.sums(sum, order, inputs, &rounded),
+            Form::Pieces(pieces) => computed(pieces, order, inputs, &rounded),
+        }
+    }
+
+    fn sums(&self, sum: &Sum, order: Order, inputs: Inputs, rounded: &[Vec<f64>]) -> Vec<f64> {
+        let terms = inputs.terms(sum.terms);
+        let one = |output: u64| {
             let term = |term: u64| -> (f64, f64) {
-                let (a, b) = self.sum.operands(output, term);
+                let (a, b) = sum.operands(output, term);
                 let a = rounded[0][a as usize];
                 (a, b.map_or(1.0, |b| rounded[1][b as usize]))
             };
@@ -328,16 +357,17 @@ impl<'a> Bench<'a> {
                     &|a, b| a + b,
                 )),
             }
-        }))
+        };
+        (0..sum.outputs).map(one).collect()
     }
 
     /// A task whose sums have one term and one factor moves bits.
-    fn moved(&self) -> Vec<u8> {
+    fn moved(&self, sum: &Sum) -> Vec<u8> {
         let size = self.output.size() as usize;
         let bits = &self.input_bits[0];
-        (0..self.sum.outputs)
+        (0..sum.outputs)
             .flat_map(|output| {
-                let from = self.sum.operands(output, 0).0 as usize * size;
+                let from = sum.operands(output, 0).0 as usize * size;
                 &bits[from..from + size]
             })
             .copied()
@@ -351,6 +381,25 @@ impl<'a> Bench<'a> {
         }
         bytes
     }
+}
+
+/// All pieces as an honest kernel computes them, in f32.
+fn computed(pieces: &Pieces, order: Order, inputs: Inputs, rounded: &[Vec<f64>]) -> Vec<f64> {
+    let arithmetic = Arithmetic {
+        read: &|input, range| {
+            let values = &rounded[input][range.start as usize..range.end as usize];
+            values.iter().map(|value| *value as f32).collect()
+        },
+        sum: &|terms: &[f32]| {
+            let count = inputs.terms(terms.len() as u64);
+            let step = |sum: f32, term: u64| sum + terms[term as usize];
+            add(order, count, 0f32, &step, &|a, b| a + b)
+        },
+    };
+    (0..pieces.count)
+        .flat_map(|piece| pieces.compute(piece, &arithmetic))
+        .map(|(value, _)| f64::from(value))
+        .collect()
 }
 
 /// Adds `terms` terms in the given order; `step` adds one term to a sum, `join` two sums.

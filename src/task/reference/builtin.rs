@@ -1,10 +1,10 @@
-//! The float64 references of this crate. Each output element of each of them is a sum of products of rounded
-//! inputs, so one description, [`Sum`], serves the reference, the sampling of large problems and the proof
-//! of tolerances.
+//! The float64 references of this crate. Where each output element is a sum of products of rounded inputs, one
+//! description, [`Sum`], serves the reference, the sampling of large problems and the proof of tolerances;
+//! elsewhere [`Pieces`] do.
 
 use rayon::prelude::*;
 
-use super::{Elements, Expected, Values};
+use super::{Arithmetic, Elements, Expected, Pieces, Values};
 use crate::source::DType;
 use crate::task::element::{decode, decode_all};
 use crate::task::inputs::{Stream, random_bits};
@@ -12,17 +12,54 @@ use crate::task::{Buffer, Builtin, Problem};
 
 /// Above this many products a problem's outputs are sampled.
 const FULL_WORK: u64 = 1 << 28;
-/// Above this many elements the outputs of a transpose are sampled.
-const FULL_MOVES: u64 = 1 << 24;
-/// Elements of a sampled transpose.
-const SAMPLED_MOVES: u64 = 1 << 20;
+/// Above this many elements an output of moves, or of pieces, is sampled.
+const FULL_ELEMENTS: u64 = 1 << 24;
+/// Elements of such a sample.
+const SAMPLED_ELEMENTS: u64 = 1 << 20;
 /// Rows and columns of a sampled product.
 const SAMPLED_LINES: u64 = 64;
+/// Elements that are worth a thread's turn.
+const SMALLEST_SHARE: u64 = 1 << 12;
+
+/// How a reference computes its output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::task) enum Form {
+    /// Each element a sum of products.
+    Sum(Sum),
+    /// Piece by piece.
+    Pieces(Pieces),
+}
+
+impl Form {
+    pub(in crate::task) fn of(builtin: Builtin, problem: &Problem) -> Result<Self, String> {
+        let sum = |kind| Sum::of(kind, problem).map(Self::Sum);
+        match builtin {
+            Builtin::ReduceSum => sum(Kind::Total),
+            Builtin::Transpose => sum(Kind::Transpose),
+            Builtin::Sgemm => sum(Kind::Product),
+            Builtin::Silu
+            | Builtin::Gelu
+            | Builtin::Softmax
+            | Builtin::RmsNorm
+            | Builtin::Rope
+            | Builtin::Stencil5pt
+            | Builtin::Fft => Pieces::of(builtin, problem).map(Self::Pieces),
+        }
+    }
+}
+
+/// Which sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Total,
+    Transpose,
+    Product,
+}
 
 /// y\[o\] = Σ over t of a·b, with the element indices of a and b given by [`Sum::operands`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::task) struct Sum {
-    builtin: Builtin,
+    kind: Kind,
     /// Output elements.
     pub outputs: u64,
     /// Terms of each.
@@ -32,13 +69,13 @@ pub(in crate::task) struct Sum {
 }
 
 impl Sum {
-    pub(in crate::task) fn of(builtin: Builtin, problem: &Problem) -> Result<Self, String> {
+    fn of(kind: Kind, problem: &Problem) -> Result<Self, String> {
         let output = problem.outputs().next().ok_or("the task has no output")?;
         let inputs: Vec<&Buffer> = problem.inputs().collect();
-        let (terms, wanted) = match (builtin, inputs.as_slice()) {
-            (Builtin::ReduceSum, [x]) => (x.elements, vec![1]),
-            (Builtin::Transpose, [x]) => (1, x.shape.iter().rev().copied().collect()),
-            (Builtin::Sgemm, [a, b]) => {
+        let (terms, wanted) = match (kind, inputs.as_slice()) {
+            (Kind::Total, [x]) => (x.elements, vec![1]),
+            (Kind::Transpose, [x]) => (1, x.shape.iter().rev().copied().collect()),
+            (Kind::Product, [a, b]) => {
                 if a.shape.get(1) != b.shape.first() {
                     return Err(format!(
                         "{} of shape {:?} and {} of shape {:?} have no product",
@@ -47,7 +84,7 @@ impl Sum {
                 }
                 (a.shape[1], vec![a.shape[0], b.shape[1]])
             }
-            (Builtin::ReduceSum | Builtin::Transpose | Builtin::Sgemm, _) => {
+            (Kind::Total | Kind::Transpose | Kind::Product, _) => {
                 return Err("the task's inputs are not the reference's".into());
             }
         };
@@ -58,7 +95,7 @@ impl Sum {
             ));
         }
         Ok(Self {
-            builtin,
+            kind,
             outputs: output.elements,
             terms,
             columns: *wanted.last().ok_or("the output has no shape")?,
@@ -68,26 +105,75 @@ impl Sum {
     /// The element indices of a term's factors in the first and, where there is one, the second input.
     pub(in crate::task) fn operands(&self, output: u64, term: u64) -> (u64, Option<u64>) {
         let (row, column) = (output / self.columns, output % self.columns);
-        match self.builtin {
-            Builtin::ReduceSum => (term, None),
-            Builtin::Transpose => (column * (self.outputs / self.columns) + row, None),
-            Builtin::Sgemm => (row * self.terms + term, Some(term * self.columns + column)),
+        match self.kind {
+            Kind::Total => (term, None),
+            Kind::Transpose => (column * (self.outputs / self.columns) + row, None),
+            Kind::Product => (row * self.terms + term, Some(term * self.columns + column)),
         }
     }
 }
 
 /// The expected outputs of a problem whose task names `builtin`.
 pub(super) fn expected(builtin: Builtin, problem: &Problem) -> Result<Vec<Expected>, String> {
-    let sum = Sum::of(builtin, problem)?;
     let streams: Vec<(Stream, DType)> = problem
         .inputs()
         .filter_map(|buffer| Some((problem.stream(&buffer.name)?, buffer.dtype)))
         .collect();
     let output = problem.outputs().next().ok_or("the task has no output")?;
+    let (elements, values) = match Form::of(builtin, problem)? {
+        Form::Sum(sum) => sums(&sum, problem.seed, &streams)?,
+        Form::Pieces(pieces) => piecewise(&pieces, problem.seed, &streams),
+    };
+    Ok(vec![Expected {
+        output: output.name.clone(),
+        elements,
+        values,
+    }])
+}
+
+/// Every piece, or a sample of them.
+fn piecewise(pieces: &Pieces, seed: u64, streams: &[(Stream, DType)]) -> (Elements, Values) {
+    let full = pieces.count * pieces.length <= FULL_ELEMENTS;
+    let picked = if full {
+        (0..pieces.count).collect()
+    } else {
+        strata(seed, pieces.count, SAMPLED_ELEMENTS.div_ceil(pieces.length))
+    };
+    let read = |input: usize, range: std::ops::Range<u64>| {
+        let (stream, dtype) = &streams[input];
+        let size = dtype.size();
+        let mut bytes = vec![0; ((range.end - range.start) * size) as usize];
+        stream.fill(range.start * size, &mut bytes);
+        decode_all(*dtype, &bytes)
+    };
+    let sum = |terms: &[f64]| terms.iter().sum::<f64>();
+    let compute = |piece: &u64| {
+        let arithmetic = Arithmetic {
+            read: &read,
+            sum: &sum,
+        };
+        pieces.compute(*piece, &arithmetic)
+    };
+    let computed: Vec<Vec<(f64, f64)>> = picked
+        .par_iter()
+        .with_min_len(SMALLEST_SHARE.div_ceil(pieces.length) as usize)
+        .map(compute)
+        .collect();
+    let (y, scale) = computed.into_iter().flatten().unzip();
+    let elements = if full {
+        Elements::All
+    } else {
+        let of = |piece: u64| piece * pieces.length..(piece + 1) * pieces.length;
+        Elements::Sampled(picked.into_iter().flat_map(of).collect())
+    };
+    (elements, Values::Reals { y, scale })
+}
+
+fn sums(sum: &Sum, seed: u64, streams: &[(Stream, DType)]) -> Result<(Elements, Values), String> {
     let full = sum.outputs.saturating_mul(sum.terms) <= FULL_WORK;
-    let (elements, values) = match (builtin, streams.as_slice()) {
-        (Builtin::ReduceSum, [(x, dtype)]) => (Elements::All, total(x, *dtype, sum.terms)),
-        (Builtin::Transpose, [(x, dtype)]) if sum.outputs <= FULL_MOVES => {
+    Ok(match (sum.kind, streams) {
+        (Kind::Total, [(x, dtype)]) => (Elements::All, total(x, *dtype, sum.terms)),
+        (Kind::Transpose, [(x, dtype)]) if sum.outputs <= FULL_ELEMENTS => {
             let bytes = input(x, *dtype, sum.outputs)?;
             let size = dtype.size() as usize;
             let mut moved = Vec::with_capacity(bytes.len());
@@ -97,8 +183,8 @@ pub(super) fn expected(builtin: Builtin, problem: &Problem) -> Result<Vec<Expect
             }
             (Elements::All, Values::Bits(moved))
         }
-        (Builtin::Transpose, [(x, dtype)]) => {
-            let indices = strata(problem.seed, sum.outputs, SAMPLED_MOVES);
+        (Kind::Transpose, [(x, dtype)]) => {
+            let indices = strata(seed, sum.outputs, SAMPLED_ELEMENTS);
             let size = dtype.size() as usize;
             let mut moved = vec![0; indices.len() * size];
             moved
@@ -109,17 +195,12 @@ pub(super) fn expected(builtin: Builtin, problem: &Problem) -> Result<Vec<Expect
                 });
             (Elements::Sampled(indices), Values::Bits(moved))
         }
-        (Builtin::Sgemm, [a, b]) if full => (Elements::All, product(&sum, a, b)?),
-        (Builtin::Sgemm, [a, b]) => sampled_product(problem.seed, &sum, a, b),
-        (Builtin::ReduceSum | Builtin::Transpose | Builtin::Sgemm, _) => {
+        (Kind::Product, [a, b]) if full => (Elements::All, product(sum, a, b)?),
+        (Kind::Product, [a, b]) => sampled_product(seed, sum, a, b),
+        (Kind::Total | Kind::Transpose | Kind::Product, _) => {
             return Err("the task's inputs are not the reference's".into());
         }
-    };
-    Ok(vec![Expected {
-        output: output.name.clone(),
-        elements,
-        values,
-    }])
+    })
 }
 
 /// Σ x, in blocks whose sums are added in order: the same on any number of threads.

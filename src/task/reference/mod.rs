@@ -5,10 +5,12 @@
 mod builtin;
 mod command;
 mod npy;
+mod pieces;
 
 use std::time::Duration;
 
-pub(super) use builtin::Sum;
+pub(super) use builtin::{Form, Sum};
+pub(super) use pieces::{Arithmetic, Pieces};
 
 use super::element::decode_all;
 use super::{Buffer, Builtin, Param, Problem, Reference, Role, Tolerance};
@@ -114,6 +116,21 @@ impl Builtin {
             Self::ReduceSum => ("one input of 1 dimension, one output of 1", &[1], &[1]),
             Self::Transpose => ("one input of 2 dimensions, one output of 2", &[2], &[2]),
             Self::Sgemm => ("two inputs of 2 dimensions, one output of 2", &[2, 2], &[2]),
+            Self::Silu | Self::Gelu => ("one input of 1 dimension, one output of 1", &[1], &[1]),
+            Self::Softmax | Self::Stencil5pt => {
+                ("one input of 2 dimensions, one output of 2", &[2], &[2])
+            }
+            Self::RmsNorm => (
+                "one input of 2 dimensions, one of 1, one output of 2",
+                &[2, 1],
+                &[2],
+            ),
+            Self::Rope => (
+                "one input of 3 dimensions, two of 2, one output of 3",
+                &[3, 2, 2],
+                &[3],
+            ),
+            Self::Fft => ("one input of 3 dimensions, one output of 3", &[3], &[3]),
         };
         let ranks = |role: Role| -> Vec<usize> {
             params
@@ -132,14 +149,13 @@ impl Builtin {
                 DType::F64 | DType::F32 | DType::F16 | DType::Bf16 => true,
                 DType::I32 | DType::U32 | DType::I64 | DType::U64 | DType::U8 => false,
             });
-        match self {
-            Self::ReduceSum | Self::Sgemm if !floats => {
-                Err("this reference takes floating-point buffers".into())
-            }
-            Self::Transpose if !same_dtype(params) => {
-                Err("this reference takes buffers of one element type".into())
-            }
-            Self::ReduceSum | Self::Sgemm | Self::Transpose => Ok(()),
+        let moves = self == Self::Transpose;
+        if moves && !same_dtype(params) {
+            Err("this reference takes buffers of one element type".into())
+        } else if !moves && !floats {
+            Err("this reference takes floating-point buffers".into())
+        } else {
+            Ok(())
         }
     }
 }
