@@ -11,6 +11,9 @@ use warptree::task::{Catalogue, Poison, Problem, Purpose, Role, Task};
 use warptree::units::Bytes;
 use warptree::verdict::{Bottleneck, Verdict};
 
+/// Tasks whose every small size the simulator runs in a moment.
+const TASKS: [&str; 4] = ["reduce_sum", "transpose", "softmax", "rms_norm"];
+
 /// Settings of each space that are judged; all 200 where `WARPTREE_SLOW=1`.
 fn sampled() -> usize {
     if std::env::var_os("WARPTREE_SLOW").is_some() {
@@ -120,7 +123,7 @@ impl Judge {
 #[test]
 fn seeds_and_settings_of_every_space_are_right() {
     let mut wrong = Vec::new();
-    for name in ["reduce_sum", "transpose"] {
+    for name in TASKS {
         let judge = Judge::new(name);
         let spaces = judge
             .task
@@ -156,7 +159,7 @@ fn seeds_and_settings_of_every_space_are_right() {
 #[test]
 fn mistakes_are_caught_as_they_say() {
     let mut missed = Vec::new();
-    for name in ["reduce_sum", "transpose"] {
+    for name in TASKS {
         let judge = Judge::new(name);
         for mistake in &judge.task.mistakes {
             let source = Source::parse(&mistake.text).unwrap();
@@ -173,6 +176,8 @@ fn mistakes_are_caught_as_they_say() {
             let verdict = judge.verify(&source, &point);
             let outcome = match (&verdict, mistake.expect.bottleneck) {
                 (Some(verdict), _) => mistake.expect.check(verdict),
+                // A waste that the assembler tells, such as spills.
+                (None, None) if mistake.expect.stages == ["measured"] => Ok(()),
                 (None, None) => Err("nothing was found".to_owned()),
                 (None, Some(wanted)) => {
                     let (seen, lines, _) = judge.bottleneck(&source, &point);
