@@ -77,6 +77,9 @@ pub enum Command {
     /// Own a GPU on behalf of another warptree process (framed messages on stdin and stdout).
     #[command(hide = true)]
     Worker(WorkerArgs),
+    /// Launch each call of a file once, under a profiler or a memory checker.
+    #[command(hide = true)]
+    ReplayCalls(ReplayCallsArgs),
 }
 
 /// Where and with what kernels are judged.
@@ -258,6 +261,16 @@ pub struct NewTaskArgs {
     /// Name of the task; the file's by default. The folder goes under --tasks, else ./tasks.
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+}
+
+/// `replay-calls`.
+#[derive(Debug, Args)]
+pub struct ReplayCallsArgs {
+    /// The calls, as the program wrote them for itself.
+    pub file: PathBuf,
+    /// Where to say how far it came.
+    #[arg(long, value_name = "FILE")]
+    pub report: PathBuf,
 }
 
 /// `worker`.

@@ -4,6 +4,8 @@
 
 #[path = "evaluate/pipeline.rs"]
 mod pipeline;
+#[path = "evaluate/profile.rs"]
+mod profile;
 #[path = "evaluate/ptxas.rs"]
 mod ptxas;
 #[path = "evaluate/seeds.rs"]

@@ -52,6 +52,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Doctor => doctor::run(&global),
         Command::Completions { shell } => completions::run(shell),
         Command::Worker(args) => return worker(&args),
+        Command::ReplayCalls(args) => return cuda::replay::main(&args.file, &args.report),
     };
     match result {
         Ok(Exit::Success) => ExitCode::SUCCESS,

@@ -6,6 +6,7 @@ mod cache;
 pub mod limits;
 mod once;
 mod pipeline;
+pub mod profile;
 pub mod ptxas;
 pub mod ptxas_output;
 pub mod recorded;

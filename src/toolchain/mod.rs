@@ -2,6 +2,7 @@
 //! of every error. It prints nothing: whoever calls passes a notifier.
 
 mod install;
+mod observers;
 pub mod process;
 
 use std::fmt::Write as _;
@@ -14,6 +15,7 @@ use etcetera::BaseStrategy;
 use crate::units::Digest;
 
 pub use install::{PACKAGE, VERSION};
+pub use observers::{Found, Observer, observer};
 
 /// A ptxas that answered to `--version`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -556,45 +556,9 @@ impl Engine {
         held: &[Held],
         index: u8,
     ) -> Result<Vec<Step<'m>>, Trouble> {
-        let refused = |message: String| Trouble::Refused {
-            call: index,
-            message,
-        };
         let address = |region: u32| self.address(held, region);
-        let mut maps = Vec::with_capacity(call.maps.len());
-        for map in &call.maps {
-            let base = address(map.region)?;
-            maps.push(self.cuda.encode(&map.map, base).map_err(refused)?);
-        }
-        let mut prepared = Vec::with_capacity(call.launches.len());
-        for launch in &call.launches {
-            let mut values = Vec::with_capacity(launch.params.len());
-            let mut widths = Vec::with_capacity(launch.params.len());
-            for param in &launch.params {
-                let bytes = match param {
-                    Param::Address(region) => address(*region)?.get().to_le_bytes().to_vec(),
-                    Param::Map(map) => maps
-                        .get(*map as usize)
-                        .ok_or_else(|| Trouble::Failed(format!("there is no tensor map {map}")))?
-                        .to_vec(),
-                    Param::Bytes(bytes) => bytes.clone(),
-                };
-                widths.push(bytes.len());
-                values.push(Value::new(&bytes).ok_or_else(|| {
-                    Trouble::Failed(format!("a parameter of {} bytes", bytes.len()))
-                })?);
-            }
-            let ready = module.prepare(launch, values, &widths).map_err(|e| {
-                let message = format!("`{}`: {}", launch.entry, describe(launch, &e));
-                if e.is_refusal() {
-                    refused(message)
-                } else {
-                    Trouble::Failed(message)
-                }
-            })?;
-            prepared.push(Step::Launch(ready));
-        }
-        Ok(prepared)
+        let launches = resolve(&self.cuda, call, module, &address, index)?;
+        Ok(launches.into_iter().map(Step::Launch).collect())
     }
 
     /// Queues a call: zeroed workspaces are cleared, then the launches in order, or the product.
@@ -776,6 +740,55 @@ impl Engine {
             )))
         }
     }
+}
+
+/// A call's launches with every argument as bytes; `address` tells where each region lies.
+pub fn resolve<'m>(
+    cuda: &Context,
+    call: &Call,
+    module: &'m Module,
+    address: &dyn Fn(u32) -> Result<Address, Trouble>,
+    index: u8,
+) -> Result<Vec<Prepared<'m>>, Trouble> {
+    let refused = |message: String| Trouble::Refused {
+        call: index,
+        message,
+    };
+    let mut maps = Vec::with_capacity(call.maps.len());
+    for map in &call.maps {
+        let base = address(map.region)?;
+        maps.push(cuda.encode(&map.map, base).map_err(refused)?);
+    }
+    let mut prepared = Vec::with_capacity(call.launches.len());
+    for launch in &call.launches {
+        let mut values = Vec::with_capacity(launch.params.len());
+        let mut widths = Vec::with_capacity(launch.params.len());
+        for param in &launch.params {
+            let bytes = match param {
+                Param::Address(region) => address(*region)?.get().to_le_bytes().to_vec(),
+                Param::Map(map) => maps
+                    .get(*map as usize)
+                    .ok_or_else(|| Trouble::Failed(format!("there is no tensor map {map}")))?
+                    .to_vec(),
+                Param::Bytes(bytes) => bytes.clone(),
+            };
+            widths.push(bytes.len());
+            values.push(
+                Value::new(&bytes).ok_or_else(|| {
+                    Trouble::Failed(format!("a parameter of {} bytes", bytes.len()))
+                })?,
+            );
+        }
+        prepared.push(module.prepare(launch, values, &widths).map_err(|e| {
+            let message = format!("`{}`: {}", launch.entry, describe(launch, &e));
+            if e.is_refusal() {
+                refused(message)
+            } else {
+                Trouble::Failed(message)
+            }
+        })?);
+    }
+    Ok(prepared)
 }
 
 /// A failed call after kernels were queued: theirs if it broke the context, else the rig's.

@@ -16,6 +16,7 @@ mod memory;
 mod pack;
 mod pool;
 pub mod protocol;
+pub mod replay;
 mod sandbox;
 mod selftest;
 mod session;
