@@ -12,7 +12,14 @@ use warptree::units::Bytes;
 use warptree::verdict::{Bottleneck, Verdict};
 
 /// Tasks whose every small size the simulator runs in a moment.
-const TASKS: [&str; 4] = ["reduce_sum", "transpose", "softmax", "rms_norm"];
+const TASKS: [&str; 6] = [
+    "reduce_sum",
+    "transpose",
+    "softmax",
+    "rms_norm",
+    "silu",
+    "gelu",
+];
 
 /// Settings of each space that are judged; all 200 where `WARPTREE_SLOW=1`.
 fn sampled() -> usize {
