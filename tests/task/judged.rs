@@ -3,23 +3,14 @@
 use std::sync::Arc;
 
 use rand::SeedableRng;
+use rayon::prelude::*;
 use warptree::device::{Buffer, Contents, Device, Gpu, Job, SimDevice};
-use warptree::evaluate::verify::{Subject, Verified, Verifier};
+use warptree::evaluate::verify::{Depth, Subject, Verified, Verifier};
 use warptree::expr::Value;
 use warptree::source::{Candidate, LaunchPlan, Point, Source};
 use warptree::task::{Catalogue, Poison, Problem, Purpose, Role, Task};
 use warptree::units::Bytes;
 use warptree::verdict::{Bottleneck, Verdict};
-
-/// Tasks whose every small size the simulator runs in a moment.
-const TASKS: [&str; 6] = [
-    "reduce_sum",
-    "transpose",
-    "softmax",
-    "rms_norm",
-    "silu",
-    "gelu",
-];
 
 /// Settings of each space that are judged; all 200 where `WARPTREE_SLOW=1`.
 fn sampled() -> usize {
@@ -53,7 +44,7 @@ impl Judge {
     }
 
     /// The verdict's beginning: `None` where everything that was run is right.
-    fn verify(&self, source: &Source, point: &Point) -> Option<Verdict> {
+    fn verify(&self, depth: Depth, source: &Source, point: &Point) -> Option<Verdict> {
         let candidate = source.render(point).unwrap();
         let module = candidate.module.as_ref().unwrap();
         let problems = self.problems();
@@ -65,7 +56,11 @@ impl Judge {
             plans: &plans,
             source_line: &|line| candidate.source_line(line),
         };
-        match self.verifier.verify(&self.device, &subject).unwrap() {
+        match self
+            .verifier
+            .verify_to(depth, &self.device, &subject)
+            .unwrap()
+        {
             Verified::Passed(_) => None,
             Verified::Failed(verdict) => Some(*verdict),
         }
@@ -77,7 +72,7 @@ impl Judge {
         self.task.sizes.iter().map(problem).collect()
     }
 
-    /// What limits it at the timed size, and the lines that show it.
+    /// What limits it at the timed size, the lines that show it, and the estimate in nanoseconds.
     fn bottleneck(&self, source: &Source, point: &Point) -> (Bottleneck, Vec<u32>, f64) {
         let candidate = source.render(point).unwrap();
         let at = self
@@ -130,8 +125,8 @@ impl Judge {
 #[test]
 fn seeds_and_settings_of_every_space_are_right() {
     let mut wrong = Vec::new();
-    for name in TASKS {
-        let judge = Judge::new(name);
+    for name in Catalogue::embedded().names().unwrap() {
+        let judge = Judge::new(&name);
         let spaces = judge
             .task
             .spaces
@@ -140,19 +135,24 @@ fn seeds_and_settings_of_every_space_are_right() {
         let seed = (&"seed".to_owned(), &judge.task.seed);
         for (file, text) in spaces.chain([seed]) {
             let source = Source::parse(text).unwrap();
+            let default = source.space().default_point().unwrap();
+            if let Some(verdict) = judge.verify(Depth::Full, &source, &default) {
+                wrong.push(format!("{name}/{file}, default: {verdict:?}"));
+            }
             let mut rng = rand_pcg::Pcg64::seed_from_u64(1);
             let count = if source.space().len() > 1 {
                 sampled()
             } else {
                 0
             };
-            let points = (0..count).map(|_| source.space().sample(&mut rng));
-            for point in points.chain([source.space().default_point().unwrap()]) {
-                if let Some(verdict) = judge.verify(&source, &point) {
-                    let setting = source.space().setting(&point);
-                    wrong.push(format!("{name}/{file} {setting:?}: {verdict:?}"));
-                }
-            }
+            let points: Vec<Point> = (0..count)
+                .map(|_| source.space().sample(&mut rng))
+                .collect();
+            wrong.par_extend(points.par_iter().filter_map(|point| {
+                let verdict = judge.verify(Depth::Brief, &source, point)?;
+                let setting = source.space().setting(point);
+                Some(format!("{name}/{file} {setting:?}: {verdict:?}"))
+            }));
         }
     }
     assert!(
@@ -163,51 +163,26 @@ fn seeds_and_settings_of_every_space_are_right() {
     );
 }
 
+/// Those that only the whole judge sees (refused, too slow, void) are judged where it is tested.
 #[test]
 fn mistakes_are_caught_as_they_say() {
+    const WHOLE: [&str; 4] = ["forbidden", "over limits", "voided", "measured"];
     let mut missed = Vec::new();
-    for name in TASKS {
-        let judge = Judge::new(name);
-        for mistake in &judge.task.mistakes {
+    for name in Catalogue::embedded().names().unwrap() {
+        let judge = Judge::new(&name);
+        missed.par_extend(judge.task.mistakes.par_iter().filter_map(|mistake| {
+            let stages = &mistake.expect.stages;
+            if stages.iter().any(|stage| WHOLE.contains(stage)) {
+                return None;
+            }
             let source = Source::parse(&mistake.text).unwrap();
             let point = source.space().default_point().unwrap();
-            // These are refused before anything runs: the pipeline's tests see to them.
-            if mistake
-                .expect
-                .stages
-                .iter()
-                .any(|stage| ["forbidden", "over limits"].contains(stage))
-            {
-                continue;
-            }
-            let verdict = judge.verify(&source, &point);
-            let outcome = match (&verdict, mistake.expect.bottleneck) {
-                (Some(verdict), _) => mistake.expect.check(verdict),
-                // A waste that the assembler tells, such as spills.
-                (None, None) if mistake.expect.stages == ["measured"] => Ok(()),
-                (None, None) => Err("nothing was found".to_owned()),
-                (None, Some(wanted)) => {
-                    let (seen, lines, _) = judge.bottleneck(&source, &point);
-                    if seen != wanted {
-                        Err(format!("expected bottleneck {wanted:?}, found {seen:?}"))
-                    } else if mistake
-                        .expect
-                        .line
-                        .is_some_and(|line| !lines.contains(&line))
-                    {
-                        Err(format!(
-                            "expected line {:?}, found {lines:?}",
-                            mistake.expect.line
-                        ))
-                    } else {
-                        Ok(())
-                    }
-                }
+            let why = match judge.verify(Depth::Full, &source, &point) {
+                Some(verdict) => mistake.expect.check(&verdict).err()?,
+                None => "nothing was found".to_owned(),
             };
-            if let Err(why) = outcome {
-                missed.push(format!("{name}/{}: {why}\n  {verdict:?}", mistake.name));
-            }
-        }
+            Some(format!("{name}/{}: {why}", mistake.name))
+        }));
     }
     assert!(
         missed.is_empty(),
