@@ -162,6 +162,7 @@ impl Bench {
 fn ready(name: &str) -> Reply {
     Reply::Ready(Box::new(Ready {
         gpu: gpu(name),
+        pci_bus_id: "0000:19:00.0".to_owned(),
         gpu_count: 2,
         driver: 13000,
         memory: (140 << 30, 141 << 30),

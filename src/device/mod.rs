@@ -29,6 +29,11 @@ pub trait Device: Send + Sync {
     /// How long one call takes, measured or estimated (the value says which).
     fn time(&self, job: &Job<'_>) -> Result<Timing, RigError>;
 
+    /// A real GPU, for what only one can do: baselines and final claims. `None`: this is no GPU.
+    fn cuda(&self) -> Option<&cuda::CudaDevice> {
+        None
+    }
+
     /// Keeps one GPU free for a tool that runs processes of its own on it (a profiler, a memory checker):
     /// nothing is executed or timed there until the value is dropped. `None`: this is no GPU.
     fn reserve(&self) -> Option<Reserved<'_>> {

@@ -2,6 +2,7 @@
 //! times and audits; `Recorded` looks up what an earlier run measured. Neither sees the tree or the reward.
 
 pub mod audit;
+pub mod baseline;
 mod cache;
 pub mod limits;
 mod once;

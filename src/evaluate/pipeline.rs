@@ -105,6 +105,21 @@ impl Pipeline {
         &self.timed
     }
 
+    /// What it is made of.
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Who judges outputs.
+    pub(super) fn verifier(&self) -> &Verifier {
+        &self.verifier
+    }
+
+    /// Index of the timed size among the task's.
+    pub(super) fn headline(&self) -> usize {
+        self.headline
+    }
+
     /// No call can be faster than this on the device's GPU.
     pub fn floor(&self) -> Option<Floor> {
         let gpu = self.gpu();
@@ -196,6 +211,41 @@ impl Pipeline {
         };
         let verdict = self.run(&front, &cubin, depth, &source_line)?;
         Ok((verdict, Some(kernel)))
+    }
+
+    /// A kernel made ready to be timed at the headline size, unjudged; or why it cannot be.
+    pub(super) fn ready(
+        &self,
+        source: &Source,
+        point: &Point,
+    ) -> Result<Result<Ready, Box<Verdict>>, RigError> {
+        let candidate = match source.render(point) {
+            Ok(candidate) => candidate,
+            Err(SourceError { diagnostics, .. }) => {
+                return Ok(Err(Box::new(Verdict::Unrenderable { diagnostics })));
+            }
+        };
+        let source_line = |line| candidate.source_line(line);
+        let front = match self.front(&candidate, &source_line) {
+            Ok(front) => front,
+            Err(verdict) => return Ok(Err(verdict)),
+        };
+        let settings = &self.settings;
+        let assembly =
+            settings
+                .assembler
+                .assemble(&candidate.ptx, settings.arch, &settings.ptxas_options)?;
+        let cubin = match assembly.into_cubin(source_line) {
+            Ok(cubin) => cubin,
+            Err(verdict) => return Ok(Err(verdict)),
+        };
+        let mut plans = front.plans;
+        Ok(Ok(Ready {
+            module: front.module,
+            registers: cubin.registers(),
+            cubin: cubin.bytes,
+            plan: plans.swap_remove(self.headline),
+        }))
     }
 
     /// All that needs no tool and no device.
@@ -544,6 +594,27 @@ struct Front {
     warnings: Vec<Diagnostic>,
 }
 
+/// A kernel to time, and how it is launched.
+pub(super) struct Ready {
+    module: Arc<Module>,
+    registers: Vec<(String, u32)>,
+    cubin: Arc<[u8]>,
+    plan: LaunchPlan,
+}
+
+impl Ready {
+    /// On these buffers.
+    pub(super) fn job<'a>(&'a self, buffers: &'a [Buffer]) -> Job<'a> {
+        Job {
+            module: &self.module,
+            cubin: Some(&self.cubin),
+            registers: &self.registers,
+            plan: &self.plan,
+            buffers,
+        }
+    }
+}
+
 /// What launch expressions may name: the problem's numbers and the GPU's.
 pub(super) fn names(problem: &Problem, gpu: &Gpu) -> BTreeMap<String, Value> {
     let mut names = problem.names();
@@ -614,7 +685,7 @@ fn launch_errors(module: &Module, plans: &[LaunchPlan]) -> Vec<Diagnostic> {
 }
 
 /// The timed problem's buffers: inputs are made where they are read.
-fn timed_buffers(problem: &Problem) -> Vec<Buffer> {
+pub(super) fn timed_buffers(problem: &Problem) -> Vec<Buffer> {
     problem
         .buffers
         .iter()

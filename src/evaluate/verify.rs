@@ -138,6 +138,26 @@ impl Verifier {
         self.verify_to(Depth::Full, device, subject)
     }
 
+    /// Whether outputs that a baseline computed are right, for the size and the input case of these numbers
+    /// in the task. The first that is not is told.
+    pub fn judge(
+        &self,
+        device: &dyn Device,
+        (at, nth): (usize, usize),
+        outputs: &[(String, Vec<u8>)],
+    ) -> Result<Result<(), Mismatch>, RigError> {
+        let (size, case) = (&self.task.sizes[at], self.task.cases[nth]);
+        let prepared = self.prepare(device, (at, nth), size, case)?;
+        for expected in &prepared.expected {
+            let got = outputs.iter().find(|(name, _)| *name == expected.output);
+            let got = got.map_or(&[][..], |(_, bytes)| bytes);
+            if let Err(mismatch) = compare(&prepared.problem, expected, got, Poison::Finite) {
+                return Ok(Err(mismatch));
+            }
+        }
+        Ok(Ok(()))
+    }
+
     /// Smoke sizes, then edge sizes, then (where the device runs it) the timed size; the cheapest first.
     pub fn verify_to(
         &self,

@@ -1,6 +1,7 @@
 //! Finds **ptxas**, or installs the pinned one into the user's cache folder. What was found where is part
 //! of every error. It prints nothing: whoever calls passes a notifier.
 
+pub mod dialogue;
 mod install;
 mod observers;
 pub mod process;

@@ -147,16 +147,16 @@ fn read_back(file: &mut File, limit: u64) -> std::io::Result<String> {
 }
 
 #[cfg(unix)]
-fn own_group(command: &mut Command) {
+pub(super) fn own_group(command: &mut Command) {
     use std::os::unix::process::CommandExt;
     command.process_group(0);
 }
 
 #[cfg(not(unix))]
-fn own_group(_command: &mut Command) {}
+pub(super) fn own_group(_command: &mut Command) {}
 
 /// Ends whatever is left of the child's group, then reaps the child. Errors mean "already gone".
-fn kill_group(child: &mut Child) {
+pub(super) fn kill_group(child: &mut Child) {
     #[cfg(unix)]
     if let Ok(id) = i32::try_from(child.id()) {
         let group = nix::unistd::Pid::from_raw(id);

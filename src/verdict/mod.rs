@@ -2,6 +2,7 @@
 //! Verdict, diagnosis, score and feedback stand here, below both those who judge and those who propose.
 
 mod baseline;
+mod claim;
 mod diagnosis;
 mod feedback;
 mod score;
@@ -9,6 +10,7 @@ mod score;
 use serde::{Deserialize, Serialize};
 
 pub use baseline::{Baselines, Correctness, MeasuredBaseline, MissingBaseline, Variant};
+pub use claim::{Claim, Duel, Interleaving, Load, Power, Ratio, Standing, Times};
 pub use diagnosis::{Bottleneck, Diagnosis, Evidence, Hardware, Occupancy, Stall};
 pub use feedback::feedback;
 pub use score::{

@@ -168,6 +168,17 @@ impl Context {
         self.gpu_count
     }
 
+    /// Where the GPU is plugged in: `0000:19:00.0`.
+    pub fn pci_bus_id(&self) -> Result<String> {
+        let mut id = [0u8; 32];
+        // SAFETY: the buffer is as long as said; the driver ends it with a zero.
+        check("cuDeviceGetPCIBusId", unsafe {
+            sys::cuDeviceGetPCIBusId(id.as_mut_ptr().cast(), 31, self.device)
+        })?;
+        let id = CStr::from_bytes_until_nul(&id).unwrap_or_default();
+        Ok(id.to_string_lossy().into_owned())
+    }
+
     /// Facts of the GPU, from the driver and, where the driver does not tell, from the architecture.
     pub fn gpu(&self) -> Result<Gpu> {
         use sys::CUdevice_attribute_enum as A;

@@ -127,7 +127,72 @@ pub struct Comparison {
     pub prepared: [Prepared; 2],
 }
 
+/// Replays at the caller's call: subjects that are loaded, verified against themselves and warm.
+pub struct Replays<'s, 'c, 'l> {
+    timer: &'s mut Timer<'c, 'l>,
+}
+
+/// Why replays did not come.
+pub struct Halt(Stop);
+
+impl From<RigError> for Halt {
+    fn from(error: RigError) -> Self {
+        Self(Stop::Rig(error.to_string()))
+    }
+}
+
+impl Replays<'_, '_, '_> {
+    /// Times one replay for each entry of `order` (an index among the subjects): nanoseconds per call, and
+    /// the SM clock in MHz just before and just after.
+    pub fn block(&mut self, order: Vec<u8>) -> Result<(Vec<f64>, (f64, f64)), Halt> {
+        self.timer.sample(order).map_err(Halt)?;
+        let clock = self.timer.clock_mhz.pop().unwrap_or_default();
+        Ok((std::mem::take(&mut self.timer.samples), clock))
+    }
+
+    /// Nanoseconds that one replay of a subject takes: rough.
+    pub fn rough_ns(&self, subject: u8) -> f64 {
+        self.timer
+            .prepared
+            .get(usize::from(subject))
+            .map_or(1.0, replay_ns)
+    }
+}
+
+/// What replays came to: the caller's value and what the checks of each subject's timed calls found; or
+/// which subject did not come that far, and how it ended.
+pub type Replayed<T> = Result<(T, Vec<Checked>), (u8, Ended)>;
+
 impl CudaDevice {
+    /// Makes subjects ready, warms them up and lets `replay` time them in any order it likes. It may be
+    /// called again from the start, when a worker died.
+    pub fn replay_with<T>(
+        &self,
+        subjects: &[Subject<'_>],
+        mut replay: impl FnMut(&mut Replays<'_, '_, '_>) -> Result<T, Halt>,
+    ) -> Result<Replayed<T>, RigError> {
+        let set_up = self.replay();
+        let mut state = self.lock();
+        let done = self.converse(&mut state, subjects, |conversation, calls| {
+            let wanted = calls.len();
+            let prepared = conversation.prepare(calls, set_up)?;
+            if prepared.len() != wanted {
+                return Err(miscounted(wanted, prepared.len()));
+            }
+            let all: f64 = prepared.iter().map(replay_ns).sum();
+            let mut timer = Timer {
+                conversation,
+                prepared,
+                samples: Vec::new(),
+                clock_mhz: Vec::new(),
+            };
+            timer.warm_up(self.options.sampling.course(all), self.gpu().sm_clock_mhz)?;
+            let value = replay(&mut Replays { timer: &mut timer }).map_err(|halt| halt.0)?;
+            Ok((value, timer.finish()?))
+        })?;
+        Ok(done.map_err(|(index, stopped)| (index, stopped.ended())))
+    }
+
     /// Times two jobs against each other. A in `a` is the incumbent or baseline; `rule` says when to look
     /// and what to claim.
     pub fn compare_times(

@@ -15,6 +15,7 @@ mod measure;
 mod memory;
 mod pack;
 mod pool;
+mod power;
 pub mod protocol;
 pub mod replay;
 mod sandbox;
@@ -26,8 +27,9 @@ pub mod worker;
 pub use driver::present as driver_present;
 pub use library::{Compiled, LibraryError, ProductJob, Subject};
 pub use link::WorkerCommand;
-pub use measure::{Compared, Comparison, Side};
+pub use measure::{Compared, Comparison, Halt, Replayed, Replays, Side};
 pub use pool::CudaPool;
+pub use power::PowerCounter;
 pub use selftest::selftest;
 
 use std::collections::HashMap;
@@ -156,6 +158,16 @@ impl CudaDevice {
         })
     }
 
+    /// `cuda:0`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Which GPU of this host, as the driver counts.
+    pub fn ordinal(&self) -> u32 {
+        self.ordinal
+    }
+
     /// What the worker said when it stood: driver version, memory, what its sandbox enforces.
     pub fn ready(&self) -> &Ready {
         &self.ready
@@ -164,6 +176,11 @@ impl CudaDevice {
     /// The process id of the worker that stands or starts, if any.
     pub fn worker_pid(&self) -> Option<u32> {
         self.lock().worker.as_ref().map(|worker| worker.link.pid())
+    }
+
+    /// The driver's counter of power capping, where it can be read.
+    pub fn power_counter(&self) -> Result<PowerCounter, String> {
+        PowerCounter::open(&self.ready.pci_bus_id)
     }
 
     /// Replaces the worker by a fresh process: for a final claim, or after something outside went wrong.
@@ -344,6 +361,10 @@ impl Device for CudaDevice {
 
     fn time(&self, job: &Job<'_>) -> Result<Timing, RigError> {
         self.time_locked(&mut self.lock(), Subject::Kernel(job))
+    }
+
+    fn cuda(&self) -> Option<&CudaDevice> {
+        Some(self)
     }
 
     fn reserve(&self) -> Option<Reserved<'_>> {

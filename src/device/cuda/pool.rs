@@ -142,6 +142,11 @@ impl Device for CudaPool {
         self.with(|device| device.time(job))
     }
 
+    /// The first of them: libraries and final claims need one GPU only.
+    fn cuda(&self) -> Option<&CudaDevice> {
+        self.devices.first()
+    }
+
     fn reserve(&self) -> Option<Reserved<'_>> {
         let lease = self.lease();
         let mut reserved = self.devices[lease.index].reserve()?;

@@ -184,6 +184,8 @@ impl Reply {
 pub struct Ready {
     /// Facts of its GPU.
     pub gpu: Gpu,
+    /// Where it is plugged in: `0000:19:00.0`.
+    pub pci_bus_id: String,
     /// GPUs of this host.
     pub gpu_count: u32,
     /// CUDA version the driver supports: 13000 for 13.0.

@@ -107,6 +107,7 @@ fn open(ordinal: u32, sandbox: bool) -> Result<(Engine, Ready), String> {
         .map_err(|e| format!("a launch inside the sandbox failed: {e}"))?;
     let ready = Ready {
         gpu,
+        pci_bus_id: engine.cuda.pci_bus_id().map_err(|e| e.to_string())?,
         gpu_count: engine.cuda.gpu_count(),
         driver: driver_version().map_err(|e| e.to_string())?,
         memory: engine.cuda.memory().map_err(|e| e.to_string())?,

@@ -1,0 +1,555 @@
+//! The **final claim**: the winner and what it is set against, measured again in fresh processes, taking
+//! turns. What the numbers allow to be said is computed here by pure functions; nothing is averaged away:
+//! an interval covers every round.
+
+use super::files::{ProblemFiles, scratch};
+use super::torch::{Torch, asked};
+use super::{Bench, Failure, Options, product, quartiles};
+use crate::device::cuda::protocol::Checked;
+use crate::device::cuda::timing::{abba, estimate, log_ratios, median, noise_floor, split};
+use crate::device::cuda::{CudaDevice, Halt, ProductJob, Replays, Subject};
+use crate::device::{Buffer, Device as _, Ended, Job, RigError};
+use crate::evaluate::pipeline::{Pipeline, timed_buffers};
+use crate::source::{Point, Source};
+use crate::task::{Operation, Problem};
+use crate::units::Nanos;
+use crate::verdict::{
+    Baselines, Claim, Duel, Interleaving, Load, MeasuredBaseline, Power, Ratio, Standing, Times,
+    Variant, Verdict,
+};
+
+/// Fresh processes, each with inputs of another seed.
+const ROUNDS: u32 = 3;
+/// Pairs of replays in a round.
+const PAIRS: u32 = 32;
+/// Blocks of either side in a round, where the two run in processes of their own.
+const BLOCKS: u32 = 8;
+/// Replays in a block.
+const BLOCK: u8 = 4;
+/// Error allowed for an interval.
+const ALPHA: f64 = 0.0125;
+/// Baselines measured again, the frontier first.
+const MOST_RIVALS: usize = 3;
+
+/// Bursts: replays of either side, with nine times as much rest.
+const BURSTS: u32 = 12;
+/// Sustained blocks of either side, and how long each is.
+const SUSTAINED: u32 = 2;
+const SUSTAINED_NS: f64 = 1e9;
+/// A clock or a ratio that moves by more is limited by power.
+const POWER_BAND: f64 = 0.005;
+
+/// Measures a winner again, against the frontier, the library as users call it, and the best of each other
+/// provider, as far as `baselines` has them.
+pub fn remeasure(
+    pipeline: &Pipeline,
+    gpu: &CudaDevice,
+    options: &Options,
+    (source, point): (&Source, &Point),
+    baselines: &Baselines,
+    tell: &dyn Fn(&str),
+) -> Result<Claim, RigError> {
+    let mut claim = Claim {
+        gpu: gpu.gpu().name.clone(),
+        rounds: ROUNDS,
+        winner: None,
+        duels: Vec::new(),
+        noise_floor: None,
+        power: None,
+        flaws: Vec::new(),
+        not_checked: baselines.gaps(),
+    };
+    let ready = match pipeline.ready(source, point)? {
+        Ok(ready) => ready,
+        Err(verdict) => {
+            claim.flaws.push(unready(&verdict));
+            return Ok(claim);
+        }
+    };
+    let rivals = rivals(baselines);
+    if rivals.is_empty() {
+        claim
+            .not_checked
+            .push("no baseline to measure it against".to_owned());
+    }
+    let mut taken: Vec<Taken> = rivals.iter().map(|_| Taken::default()).collect();
+    let mut alone = Taken::default();
+    let mut floors = Vec::new();
+    for round in 0..ROUNDS {
+        tell(&format!(
+            "final measurement: round {} of {ROUNDS}",
+            round + 1
+        ));
+        gpu.restart();
+        let problem = reseeded(pipeline, round)?;
+        let buffers = timed_buffers(&problem);
+        let job = ready.job(&buffers);
+        let field = Field {
+            pipeline,
+            gpu,
+            options,
+            problem: &problem,
+            buffers: &buffers,
+            winner: &job,
+        };
+        let itself = match field.pairs(Subject::Kernel(&job), &mut claim.flaws) {
+            Ok(itself) => itself,
+            Err(Failure::Rig(error)) => return Err(error),
+            Err(Failure::Missing(why)) => {
+                claim.flaws.push(format!("the winner beside itself: {why}"));
+                None
+            }
+        };
+        let Some((first, second)) = itself else {
+            return Ok(claim);
+        };
+        floors.extend(noise_floor(&first, &second, ALPHA));
+        alone.rounds.push((first, second));
+        for (rival, taken) in rivals.iter().zip(&mut taken) {
+            if taken.lost {
+                continue;
+            }
+            match field.against(rival, &mut claim.flaws) {
+                Ok(Some(samples)) => taken.rounds.push(samples),
+                Ok(None) => return Ok(claim),
+                Err(Failure::Rig(error)) => return Err(error),
+                Err(Failure::Missing(why)) => {
+                    taken.lost = true;
+                    claim
+                        .not_checked
+                        .push(format!("against {}: {why}", rival.title()));
+                }
+            }
+        }
+        if round == 0 {
+            tell("final measurement: burst and sustained");
+            let in_process = rivals
+                .iter()
+                .find(|rival| matches!(rival.variant, Variant::Algorithm { .. }));
+            claim.power = field.power(in_process.copied(), &mut claim.not_checked)?;
+        }
+    }
+    // the worst round's floor holds for all
+    claim.noise_floor = floors.into_iter().reduce(f64::max);
+    let noise = claim.noise_floor.unwrap_or(0.0);
+    claim.winner = alone.times(|(a, b)| [a.as_slice(), b.as_slice()].concat());
+    for (rival, taken) in rivals.iter().zip(&taken) {
+        if !taken.lost {
+            claim.duels.extend(taken.duel(rival, noise));
+        }
+    }
+    Ok(claim)
+}
+
+/// The baselines worth measuring again: the frontier, the library untuned, then the fastest of each kind.
+fn rivals(baselines: &Baselines) -> Vec<&MeasuredBaseline> {
+    let mut correct: Vec<&MeasuredBaseline> = baselines
+        .measured
+        .iter()
+        .filter(|one| one.correctness.is_verified())
+        .collect();
+    correct.sort_by(|a, b| a.time.get().total_cmp(&b.time.get()));
+    let mut rivals: Vec<&MeasuredBaseline> = Vec::new();
+    let named = baselines.frontier().into_iter().chain(baselines.library());
+    let same =
+        |a: &MeasuredBaseline, b: &MeasuredBaseline| a.name == b.name && a.variant == b.variant;
+    for candidate in named.chain(correct.iter().copied().filter(|one| {
+        // the fastest of its name
+        correct
+            .iter()
+            .find(|other| other.name == one.name)
+            .is_some_and(|fastest| same(fastest, one))
+    })) {
+        if rivals.len() < MOST_RIVALS && !rivals.iter().any(|one| same(one, candidate)) {
+            rivals.push(candidate);
+        }
+    }
+    rivals
+}
+
+/// Times of the winner and of a rival, round by round.
+#[derive(Default)]
+struct Taken {
+    rounds: Vec<(Vec<f64>, Vec<f64>)>,
+    /// It failed in a round: what came before says too little.
+    lost: bool,
+}
+
+impl Taken {
+    fn times(&self, side: impl Fn(&(Vec<f64>, Vec<f64>)) -> Vec<f64>) -> Option<Times> {
+        let samples: Vec<f64> = self.rounds.iter().flat_map(side).collect();
+        let [first, median, third] = quartiles(&samples)?;
+        Some(Times {
+            median,
+            quartiles: (first, third),
+            samples,
+        })
+    }
+
+    /// What all rounds together allow to be said; `None` for too few times.
+    fn duel(&self, rival: &MeasuredBaseline, noise: f64) -> Option<Duel> {
+        let logs: Vec<Vec<f64>> = self
+            .rounds
+            .iter()
+            .map(|(winner, baseline)| log_ratios(winner, baseline))
+            .collect();
+        let rounds: Vec<f64> = logs.iter().filter_map(|logs| median(logs)).collect();
+        let pooled = estimate(&logs.concat(), ALPHA)?;
+        let low = rounds.iter().copied().fold(pooled.low, f64::min);
+        let high = rounds.iter().copied().fold(pooled.high, f64::max);
+        let standing = if low > 0.0 && pooled.median > noise {
+            Standing::Faster
+        } else if high < 0.0 && pooled.median < -noise {
+            Standing::Slower
+        } else {
+            Standing::Tie
+        };
+        Some(Duel {
+            name: rival.name.clone(),
+            variant: rival.variant,
+            interleaving: interleaving(rival.variant),
+            winner: self.times(|(winner, _)| winner.clone())?,
+            baseline: self.times(|(_, baseline)| baseline.clone())?,
+            ratio: Ratio {
+                median: pooled.median.exp(),
+                low: low.exp(),
+                high: high.exp(),
+            },
+            rounds: rounds.into_iter().map(f64::exp).collect(),
+            standing,
+        })
+    }
+}
+
+fn interleaving(variant: Variant) -> Interleaving {
+    match variant {
+        Variant::Eager | Variant::Compiled => Interleaving::Blocks,
+        Variant::Algorithm { .. } | Variant::Kernel | Variant::Cuda => Interleaving::Pairs,
+    }
+}
+
+/// One round: the winner and its inputs on a fresh worker.
+struct Field<'a> {
+    pipeline: &'a Pipeline,
+    gpu: &'a CudaDevice,
+    options: &'a Options,
+    problem: &'a Problem,
+    buffers: &'a [Buffer],
+    winner: &'a Job<'a>,
+}
+
+/// Times of the winner and of the other; `None`: the winner fell, which is a flaw.
+type Samples = Option<(Vec<f64>, Vec<f64>)>;
+
+impl Field<'_> {
+    fn bench<'b>(&'b self, name: &'b str) -> Bench<'b> {
+        Bench {
+            pipeline: self.pipeline,
+            gpu: self.gpu,
+            options: self.options,
+            name,
+        }
+    }
+
+    fn against(
+        &self,
+        rival: &MeasuredBaseline,
+        flaws: &mut Vec<String>,
+    ) -> Result<Samples, Failure> {
+        let task = &self.pipeline.settings().task;
+        let named = task.baselines.iter().find(|one| one.name == rival.name);
+        let gone = || Failure::Missing("the task no longer names it".to_owned());
+        let bench = self.bench(&rival.name);
+        match (&named.ok_or_else(gone)?.operation, rival.variant) {
+            (Operation::Product(multiplication), Variant::Algorithm { index, .. }) => {
+                let job = self.product(&bench, multiplication, index)?;
+                Ok(self.pairs(Subject::Product(&job), flaws)?)
+            }
+            (Operation::Torch(expression), Variant::Eager | Variant::Compiled) => {
+                self.blocks(&bench, expression, rival.variant, flaws)
+            }
+            (Operation::Kernel(file), Variant::Kernel) => {
+                let text = super::kernel::text(&bench, file)?;
+                self.kernel(&text, flaws)
+            }
+            (Operation::Cuda(file), Variant::Cuda) => {
+                let (text, _) = super::kernel::compiled(&bench, file)?;
+                self.kernel(&text, flaws)
+            }
+            (
+                Operation::Product(_)
+                | Operation::Torch(_)
+                | Operation::Kernel(_)
+                | Operation::Cuda(_),
+                variant,
+            ) => Err(Failure::Missing(format!(
+                "the task's baseline of that name has no {variant}"
+            ))),
+        }
+    }
+
+    fn product<'j>(
+        &'j self,
+        bench: &Bench<'_>,
+        multiplication: &'j crate::task::Multiplication,
+        index: u32,
+    ) -> Result<ProductJob<'j>, Failure> {
+        let jobs = product::jobs(bench, multiplication, self.buffers)?;
+        let job = jobs.into_iter().nth(index as usize);
+        job.map(|(job, _)| job)
+            .ok_or_else(|| Failure::Missing("cuBLASLt offers that algorithm no more".to_owned()))
+    }
+
+    fn kernel(&self, text: &str, flaws: &mut Vec<String>) -> Result<Samples, Failure> {
+        let missing = |error: &dyn std::fmt::Display| Failure::Missing(error.to_string());
+        let source = Source::parse(text).map_err(|error| missing(&error))?;
+        let point = source
+            .space()
+            .default_point()
+            .map_err(|error| missing(&error))?;
+        match self.pipeline.ready(&source, &point)? {
+            Ok(ready) => Ok(self.pairs(Subject::Kernel(&ready.job(self.buffers)), flaws)?),
+            Err(verdict) => Err(Failure::Missing(unready(&verdict))),
+        }
+    }
+
+    /// A B B A in the worker.
+    fn pairs(&self, other: Subject<'_>, flaws: &mut Vec<String>) -> Result<Samples, Failure> {
+        let subjects = [Subject::Kernel(self.winner), other];
+        let replayed = self.gpu.replay_with(&subjects, |replays| {
+            let (samples, _) = replays.block(abba(0, PAIRS))?;
+            Ok(split(&samples))
+        })?;
+        self.conclude(replayed, flaws)
+    }
+
+    /// A B B A in blocks: the winner in the worker, the expression in its own process.
+    fn blocks(
+        &self,
+        bench: &Bench<'_>,
+        expression: &str,
+        variant: Variant,
+        flaws: &mut Vec<String>,
+    ) -> Result<Samples, Failure> {
+        let missing = |error: super::TorchError| Failure::Missing(error.to_string());
+        let folder = scratch(self.problem).map_err(Failure::Missing)?;
+        let files =
+            ProblemFiles::write(self.problem, folder.path(), "final").map_err(Failure::Missing)?;
+        let mut torch = Torch::open(&asked(bench, expression), folder.path()).map_err(missing)?;
+        torch
+            .prepare(variant, &files, self.gpu.gpu().l2)
+            .map_err(missing)?;
+        torch.warm_up().map_err(missing)?;
+        let mut lost = None;
+        let subjects = [Subject::Kernel(self.winner)];
+        let replayed = self.gpu.replay_with(&subjects, |replays| {
+            let (mut winner, mut baseline) = (Vec::new(), Vec::new());
+            for block in 0..BLOCKS {
+                let own = |replays: &mut Replays<'_, '_, '_>| -> Result<Option<f64>, Halt> {
+                    let (samples, _) = replays.block(vec![0; usize::from(BLOCK)])?;
+                    Ok(median(&samples))
+                };
+                let first = if block % 2 == 0 { own(replays)? } else { None };
+                match torch.sample(BLOCK.into()) {
+                    Ok(samples) => baseline.extend(median(&samples)),
+                    Err(error) => {
+                        lost = Some(error);
+                        break;
+                    }
+                }
+                winner.extend(match first {
+                    Some(first) => Some(first),
+                    None => own(replays)?,
+                });
+            }
+            Ok((winner, baseline))
+        })?;
+        match lost {
+            Some(error) => Err(missing(error)),
+            None => Ok(self.conclude(replayed, flaws)?),
+        }
+    }
+
+    /// Files what the checks found; a winner that fell is a flaw, a rival that fell is missing.
+    fn conclude<T>(
+        &self,
+        replayed: Result<(T, Vec<Checked>), (u8, Ended)>,
+        flaws: &mut Vec<String>,
+    ) -> Result<Option<T>, Failure> {
+        match replayed {
+            Ok((value, checked)) => {
+                let allowed = &self.pipeline.settings().task.nondeterministic;
+                if let Some(winner) = checked.first() {
+                    for flaw in found(winner, allowed) {
+                        if !flaws.contains(&flaw) {
+                            flaws.push(flaw);
+                        }
+                    }
+                }
+                Ok(Some(value))
+            }
+            Err((0, ended)) => {
+                flaws.push(format!("the winner {}", words(&ended)));
+                Ok(None)
+            }
+            Err((_, ended)) => Err(Failure::Missing(format!("it {}", words(&ended)))),
+        }
+    }
+
+    /// Bursts with rests, then a second at a time of each; `None` where either fell.
+    fn power(
+        &self,
+        rival: Option<&MeasuredBaseline>,
+        not_checked: &mut Vec<String>,
+    ) -> Result<Option<Power>, RigError> {
+        let counter = self.gpu.power_counter();
+        if let Err(why) = &counter {
+            not_checked.push(format!("power capping: {why}"));
+        }
+        let read = || {
+            counter
+                .as_ref()
+                .ok()
+                .and_then(|counter| counter.micros().ok())
+        };
+        let product = rival.and_then(|rival| {
+            let task = &self.pipeline.settings().task;
+            let named = task.baselines.iter().find(|one| one.name == rival.name)?;
+            match (&named.operation, rival.variant) {
+                (Operation::Product(multiplication), Variant::Algorithm { index, .. }) => self
+                    .product(&self.bench(&rival.name), multiplication, index)
+                    .ok(),
+                (
+                    Operation::Product(_)
+                    | Operation::Torch(_)
+                    | Operation::Kernel(_)
+                    | Operation::Cuda(_),
+                    _,
+                ) => None,
+            }
+        });
+        let mut subjects = vec![Subject::Kernel(self.winner)];
+        subjects.extend(product.as_ref().map(Subject::Product));
+        let count = subjects.len() as u8;
+        let replayed = self.gpu.replay_with(&subjects, |replays| {
+            let bursts: Vec<(f64, f64)> = (0..count)
+                .map(|subject| burst(replays, subject))
+                .collect::<Result<_, Halt>>()?;
+            let before = read();
+            let mut sustained = vec![Vec::new(); usize::from(count)];
+            for turn in 0..SUSTAINED {
+                for nth in 0..count {
+                    let subject = if turn % 2 == 0 { nth } else { count - 1 - nth };
+                    sustained[usize::from(subject)].push(full_load(replays, subject)?);
+                }
+            }
+            let capped = before.zip(read()).map(|(a, b)| b.saturating_sub(a));
+            Ok((bursts, sustained, capped))
+        })?;
+        let Ok(((bursts, sustained, capped_us), _)) = replayed else {
+            not_checked.push("burst and sustained times: a replay failed".to_owned());
+            return Ok(None);
+        };
+        let mut loads = bursts
+            .into_iter()
+            .zip(&sustained)
+            .filter_map(|(burst, blocks)| load(burst, blocks));
+        let Some(winner) = loads.next() else {
+            return Ok(None);
+        };
+        let baseline = rival.map(MeasuredBaseline::title).zip(loads.next());
+        let limited = limited(&winner, baseline.as_ref().map(|(_, load)| load), capped_us);
+        Ok(Some(Power {
+            winner,
+            baseline,
+            capped_us,
+            limited,
+        }))
+    }
+}
+
+/// Median time and clock of single replays with nine times as much rest.
+fn burst(replays: &mut Replays<'_, '_, '_>, subject: u8) -> Result<(f64, f64), Halt> {
+    let rest = std::time::Duration::from_nanos((9.0 * replays.rough_ns(subject)) as u64);
+    let (mut times, mut clocks) = (Vec::new(), Vec::new());
+    for _ in 0..BURSTS {
+        // the clock probes round a replay are work too, of a tenth of a millisecond each
+        std::thread::sleep(rest + std::time::Duration::from_millis(2));
+        let (samples, (_, after)) = replays.block(vec![subject])?;
+        times.extend(samples);
+        clocks.push(after);
+    }
+    Ok((
+        median(&times).unwrap_or_default(),
+        median(&clocks).unwrap_or_default(),
+    ))
+}
+
+/// Median time of the second half of a second at full load, and the clock right after it.
+fn full_load(replays: &mut Replays<'_, '_, '_>, subject: u8) -> Result<(f64, f64), Halt> {
+    let count = (SUSTAINED_NS / replays.rough_ns(subject)).clamp(4.0, 20_000.0) as usize;
+    let (samples, (_, after)) = replays.block(vec![subject; count])?;
+    let late = &samples[samples.len() / 2..];
+    Ok((median(late).unwrap_or_default(), after))
+}
+
+fn load((burst, burst_mhz): (f64, f64), blocks: &[(f64, f64)]) -> Option<Load> {
+    let (times, clocks): (Vec<f64>, Vec<f64>) = blocks.iter().copied().unzip();
+    Some(Load {
+        burst: Nanos::new(burst)?,
+        sustained: Nanos::new(median(&times)?)?,
+        burst_mhz,
+        sustained_mhz: median(&clocks)?,
+    })
+}
+
+/// Whether power holds the clock down: the driver counted it, the clock fell under load, or the ratio of
+/// times is not that of cycles.
+fn limited(winner: &Load, baseline: Option<&Load>, capped_us: Option<u64>) -> bool {
+    let fell = |load: &Load| load.sustained_mhz < load.burst_mhz * (1.0 - POWER_BAND);
+    let counted = capped_us.is_some_and(|micros| micros > 1000);
+    let skewed = baseline.is_some_and(|baseline| {
+        // times over cycles: what is left is the ratio of the clocks
+        (winner.sustained_mhz / baseline.sustained_mhz - 1.0).abs() > POWER_BAND
+    });
+    counted || skewed || fell(winner) || baseline.is_some_and(fell)
+}
+
+/// What the checks of timed calls found, less what the task allows.
+fn found(checked: &Checked, allowed: &[String]) -> Vec<String> {
+    let unsteady = checked
+        .unsteady
+        .iter()
+        .filter(|name| !allowed.contains(name))
+        .map(|name| format!("timed calls left another `{name}` than untimed ones"));
+    unsteady.chain(checked.violations.iter().cloned()).collect()
+}
+
+/// The timed problem with inputs of another seed.
+fn reseeded(pipeline: &Pipeline, round: u32) -> Result<Problem, RigError> {
+    let timed = pipeline.timed_problem();
+    let seed = timed.seed.wrapping_add(u64::from(round));
+    Problem::new(&timed.task, &timed.size, timed.case, seed).map_err(|error| RigError::Reference {
+        task: timed.task.name.clone(),
+        message: error.to_string(),
+    })
+}
+
+fn unready(verdict: &Verdict) -> String {
+    let reason = verdict.reason().unwrap_or_default();
+    format!("{}: {reason}", verdict.stage())
+}
+
+fn words(ended: &Ended) -> String {
+    let first = |diagnostics: &[crate::verdict::Diagnostic]| {
+        diagnostics
+            .first()
+            .map_or_else(String::new, |one| format!(": {}", one.message))
+    };
+    match ended {
+        Ended::Completed => "completed".to_owned(),
+        Ended::Faulted(diagnostics) => format!("faulted{}", first(diagnostics)),
+        Ended::Hung(diagnostics) => format!("hung{}", first(diagnostics)),
+        Ended::Refused(message) => format!("was refused: {message}"),
+    }
+}
