@@ -38,6 +38,15 @@ pub struct Global {
     /// The ptxas to use, instead of the one found or installed.
     #[arg(long, global = true, value_name = "FILE", env = "WARPTREE_PTXAS")]
     pub ptxas: Option<PathBuf>,
+    /// The Python that has PyTorch, for baselines.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "WARPTREE_PYTHON",
+        default_value = "python3"
+    )]
+    pub python: PathBuf,
     /// Never install anything.
     #[arg(long, global = true)]
     pub offline: bool,
@@ -55,6 +64,8 @@ pub enum Command {
     Resume(ResumeArgs),
     /// Judge one kernel; the exit code is 0 only when it is correct.
     Eval(EvalArgs),
+    /// Measure what a task is compared with: libraries, PyTorch, its own kernels. Needs a GPU.
+    Baselines(BaselinesArgs),
     /// Tell the story of a run: from the seed to the winner, and what was pruned where.
     Show(ShowArgs),
     /// Compare ways to search at equal budgets.
@@ -145,6 +156,9 @@ pub struct SearchArgs {
     /// Seed of every random choice.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub seed: u64,
+    /// Do not measure the task's baselines first; speedups are then over the seed.
+    #[arg(long)]
+    pub no_baselines: bool,
     /// Folder of the run; runs/TASK-N by default.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -182,6 +196,19 @@ pub struct EvalArgs {
     /// A knob's value; the defaults where not given. May be repeated.
     #[arg(long = "set", value_name = "KNOB=VALUE")]
     pub set: Vec<String>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "flattened options document themselves")]
+    pub judge: JudgeArgs,
+    /// Seed of the inputs.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub seed: u64,
+}
+
+/// `baselines`.
+#[derive(Debug, Args)]
+pub struct BaselinesArgs {
+    /// The task.
+    pub task: String,
     #[command(flatten)]
     #[expect(missing_docs, reason = "flattened options document themselves")]
     pub judge: JudgeArgs,

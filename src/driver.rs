@@ -22,7 +22,7 @@ use crate::search::{
 use crate::source::{Point, Setting, Source};
 use crate::store::{Event, Line, RunWriter, StoreError, StoredChild, StoredKernel};
 use crate::task::Task;
-use crate::verdict::Verdict;
+use crate::verdict::{Claim, Verdict};
 
 mod contenders;
 mod fold;
@@ -342,6 +342,7 @@ impl Drive<'_> {
             })?;
         let setting = source.space().setting(&point);
         let kernel = evaluation.kernel.take();
+        let claim = self.claim(source, &point, &mut evaluation)?;
         let passed = evaluation.verdict.measurement().is_some();
         Ok(Some(Event::Confirmed {
             node,
@@ -349,8 +350,39 @@ impl Drive<'_> {
             point,
             kernel: self.store_if(passed, kernel)?,
             evaluation: Box::new(evaluation),
+            claim: claim.map(Box::new),
             took_ms: started.elapsed().as_millis() as u64,
         }))
+    }
+
+    /// Measures what was just confirmed beside what it is set against, where that can be done. What falls
+    /// there was not confirmed after all.
+    fn claim(
+        &self,
+        source: &Source,
+        point: &Point,
+        evaluation: &mut Evaluation,
+    ) -> Result<Option<Claim>, DriveError> {
+        let Some(measurement) = evaluation.verdict.measurement() else {
+            return Ok(None);
+        };
+        let claim = self
+            .rig
+            .evaluator
+            .claim(source, point)
+            .map_err(|error| DriveError::Rig {
+                error,
+                folder: self.run.folder.display().to_string(),
+            })?;
+        if let Some(claim) = &claim
+            && !claim.flaws.is_empty()
+        {
+            evaluation.verdict = Verdict::Voided {
+                reasons: claim.flaws.clone(),
+                measurement: Box::new(measurement.clone()),
+            };
+        }
+        Ok(claim)
     }
 
     fn tell(&mut self, outcome: &Outcome) -> Applied {

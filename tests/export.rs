@@ -88,6 +88,7 @@ fn run(folder: &Path, task: &Task, source: &str, edited: bool) -> StoredRun {
         proposers: vec![ProposerKind::Knobs],
         model: None,
         seed: 7,
+        baselines: None,
         baseline: None,
         search: SearchParams {
             stop: StopRules {

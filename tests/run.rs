@@ -66,6 +66,7 @@ fn config(source: &str, budget: u32) -> RunConfig {
         model: None,
         seed: 7,
         baseline: None,
+        baselines: None,
         search: SearchParams {
             stop: StopRules {
                 evaluations: Some(budget),
@@ -155,6 +156,7 @@ fn timeless(folder: &Path) -> Vec<Event> {
                 setting,
                 evaluation,
                 kernel,
+                claim,
                 ..
             } => Event::Confirmed {
                 node,
@@ -162,6 +164,7 @@ fn timeless(folder: &Path) -> Vec<Event> {
                 setting,
                 evaluation,
                 kernel,
+                claim,
                 took_ms: 0,
             },
             other => other,

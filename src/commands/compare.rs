@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 
-use super::judge::{self, Wanted};
+use super::judge::{self, Over, Wanted};
 use super::session::{self, open_model};
 use super::{Exit, answer, note, search};
 use crate::cli::{CompareArgs, Global};
@@ -30,7 +30,7 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
             task: &args.task,
             judge: &args.judge,
             seed: 0,
-            baseline: None,
+            over: Over::Seed,
         },
         global,
     )?;

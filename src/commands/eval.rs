@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use serde::Serialize;
 
-use super::judge::{self, Wanted};
+use super::judge::{self, Over, Wanted};
 use super::{Exit, answer};
 use crate::cli::{EvalArgs, Global};
 use crate::evaluate::Evaluation;
@@ -41,7 +41,7 @@ pub(super) fn run(args: &EvalArgs, global: &Global) -> anyhow::Result<Exit> {
             task: &args.task,
             judge: &args.judge,
             seed: args.seed,
-            baseline: None,
+            over: Over::Seed,
         },
         global,
     )?;

@@ -17,6 +17,7 @@ use crate::store::{BaselineTime, Event, RunGraph, StoredRun};
 use crate::task::{Catalogue, Task};
 use crate::toolchain::{self, Network, Places};
 use crate::units::{Digest, Nanos, SmArch};
+use crate::verdict::Baselines;
 
 /// The GPU that the simulator stands for where none is named.
 const SIMULATED: &str = "H200";
@@ -87,6 +88,21 @@ pub(super) struct Judge {
     pub(super) assembler: Option<String>,
     /// What speedups are over.
     pub(super) baseline: Option<BaselineTime>,
+    /// The task's baselines, where they were measured.
+    pub(super) baselines: Option<Baselines>,
+}
+
+/// What speedups are to be over.
+pub(super) enum Over {
+    /// The fastest correct baseline, where the device can measure any; else the seed.
+    Frontier,
+    /// The seed.
+    Seed,
+    /// What an earlier session of the run measured; the seed where it measured nothing.
+    Earlier {
+        baseline: Option<BaselineTime>,
+        baselines: Option<Baselines>,
+    },
 }
 
 /// What a judge is opened with.
@@ -94,8 +110,7 @@ pub(super) struct Wanted<'a> {
     pub(super) task: &'a str,
     pub(super) judge: &'a JudgeArgs,
     pub(super) seed: u64,
-    /// The seed's time from an earlier session; else the seed is judged first.
-    pub(super) baseline: Option<BaselineTime>,
+    pub(super) over: Over,
 }
 
 pub(super) fn open(wanted: Wanted<'_>, global: &Global) -> anyhow::Result<Judge> {
@@ -114,28 +129,8 @@ pub(super) fn open(wanted: Wanted<'_>, global: &Global) -> anyhow::Result<Judge>
             gpu.arch
         );
     }
-    let ptxas = find_ptxas(global)?;
-    let version = ptxas.version.clone();
-    let pipeline = Pipeline::new(evaluate::Settings {
-        task: Arc::clone(&task),
-        device,
-        assembler: evaluate::ptxas::Assembler::new(ptxas),
-        ptxas_options: Vec::new(),
-        arch,
-        verify_seed: wanted.seed,
-        repeats: 1,
-        deterministic: simulated,
-    })?;
-    let baseline = match wanted.baseline {
-        Some(baseline) => {
-            pipeline.set_seed_time(baseline.time);
-            Some(baseline)
-        }
-        None => seed_time(&pipeline)?.map(|time| BaselineTime {
-            name: "seed".into(),
-            time,
-        }),
-    };
+    let (pipeline, version) = open_pipeline(&task, device, arch, wanted.seed, simulated, global)?;
+    let (baseline, baselines) = denominators(&pipeline, wanted.over)?;
     Ok(Judge {
         name: task.name.clone(),
         digest: task.digest,
@@ -149,7 +144,73 @@ pub(super) fn open(wanted: Wanted<'_>, global: &Global) -> anyhow::Result<Judge>
         arch,
         assembler: Some(format!("ptxas {version}")),
         baseline,
+        baselines,
     })
+}
+
+/// A task's judge on a device, and the version of its ptxas.
+pub(super) fn open_pipeline(
+    task: &Arc<Task>,
+    device: Arc<dyn Device>,
+    arch: SmArch,
+    seed: u64,
+    deterministic: bool,
+    global: &Global,
+) -> anyhow::Result<(Pipeline, String)> {
+    let ptxas = find_ptxas(global)?;
+    let version = ptxas.version.clone();
+    let pipeline = Pipeline::new(evaluate::Settings {
+        task: Arc::clone(task),
+        device,
+        assembler: evaluate::ptxas::Assembler::new(ptxas),
+        ptxas_options: Vec::new(),
+        arch,
+        verify_seed: seed,
+        repeats: 1,
+        deterministic,
+    })?;
+    let options = evaluate::baseline::Options {
+        python: global.python.clone().into_os_string(),
+        ..Default::default()
+    };
+    Ok((pipeline.with_baseline_options(options), version))
+}
+
+/// What speedups are over, and the baselines where they were measured.
+fn denominators(
+    pipeline: &Pipeline,
+    over: Over,
+) -> anyhow::Result<(Option<BaselineTime>, Option<Baselines>)> {
+    let baselines = match over {
+        Over::Earlier {
+            baseline,
+            baselines,
+        } => {
+            match (&baselines, &baseline) {
+                (Some(baselines), _) if baselines.frontier().is_some() => {
+                    pipeline.set_baselines(baselines.clone());
+                }
+                (_, Some(baseline)) => pipeline.set_seed_time(baseline.time),
+                (_, None) => {}
+            }
+            return Ok((baseline, baselines));
+        }
+        Over::Seed => None,
+        Over::Frontier => pipeline.measure_baselines(&note)?.cloned(),
+    };
+    let frontier = baselines.as_ref().and_then(Baselines::frontier);
+    let seed = seed_time(pipeline)?;
+    let baseline = match frontier {
+        Some(frontier) => Some(BaselineTime {
+            name: frontier.title(),
+            time: frontier.time,
+        }),
+        None => seed.map(|time| BaselineTime {
+            name: "seed".into(),
+            time,
+        }),
+    };
+    Ok((baseline, baselines))
 }
 
 /// The time of the task's seed; a seed that fails its own task is told at once.
@@ -179,7 +240,7 @@ pub(super) fn find_ptxas(global: &Global) -> anyhow::Result<toolchain::Ptxas> {
 }
 
 /// The device, what to call it, and whether it is the simulator.
-fn open_device(spec: &DeviceSpec) -> anyhow::Result<(Arc<dyn Device>, String, bool)> {
+pub(super) fn open_device(spec: &DeviceSpec) -> anyhow::Result<(Arc<dyn Device>, String, bool)> {
     let simulated = |name: &str| -> anyhow::Result<(Arc<dyn Device>, String, bool)> {
         Ok((
             Arc::new(SimDevice::new(Gpu::named(name)?)),
@@ -234,6 +295,7 @@ fn open_table(task: &str, path: &Path, global: &Global) -> anyhow::Result<Judge>
         arch: SmArch::SM_90A,
         assembler: None,
         baseline: None,
+        baselines: None,
     })
 }
 
@@ -283,6 +345,7 @@ fn open_trace(task: &str, path: &Path, global: &Global) -> anyhow::Result<Judge>
         arch: config.arch,
         assembler: config.assembler.clone(),
         baseline: config.baseline.clone(),
+        baselines: config.baselines.clone(),
         task: Some(task),
     })
 }

@@ -1,5 +1,6 @@
 //! One file a command; wiring only. Errors end here: on standard error, in words, with an exit code.
 
+mod baselines;
 mod compare;
 mod completions;
 mod doctor;
@@ -43,6 +44,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Search(args) => search::run(args, &global),
         Command::Resume(args) => resume::run(&args, &global),
         Command::Eval(args) => eval::run(&args, &global),
+        Command::Baselines(args) => baselines::run(&args, &global),
         Command::Show(args) => show::run(&args, &global),
         Command::Compare(args) => compare::run(&args, &global),
         Command::Export(args) => export::run(&args, &global),

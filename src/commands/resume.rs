@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 
-use super::judge::{self, Wanted};
+use super::judge::{self, Over, Wanted};
 use super::session::{self, Session};
 use super::{Exit, note, search};
 use crate::cli::{Global, JudgeArgs, ResumeArgs};
@@ -31,7 +31,10 @@ pub(super) fn run(args: &ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
             task: &config.task,
             judge: &judge_args,
             seed: config.seed,
-            baseline: config.baseline.clone(),
+            over: Over::Earlier {
+                baseline: config.baseline.clone(),
+                baselines: config.baselines.clone(),
+            },
         },
         &global,
     )?;

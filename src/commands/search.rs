@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 
-use super::judge::{self, Judge, Wanted};
+use super::judge::{self, Judge, Over, Wanted};
 use super::session::{self, Session};
 use super::{Exit, note};
 use crate::cli::{Global, LimitArgs, SearchArgs};
@@ -27,7 +27,11 @@ pub(super) fn run(args: SearchArgs, global: &Global) -> anyhow::Result<Exit> {
             task: &args.task,
             judge: &args.judge,
             seed: args.seed,
-            baseline: None,
+            over: if args.no_baselines {
+                Over::Seed
+            } else {
+                Over::Frontier
+            },
         },
         global,
     )?;
@@ -94,6 +98,7 @@ pub(super) fn config(
         model,
         seed,
         baseline: judge.baseline.clone(),
+        baselines: judge.baselines.clone(),
         search: SearchParams {
             stop,
             ..SearchParams::default()

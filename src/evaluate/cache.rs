@@ -10,7 +10,7 @@ use super::{Evaluation, Evaluator};
 use crate::device::RigError;
 use crate::source::{Point, Source};
 use crate::units::Digest;
-use crate::verdict::{Diagnostic, Verdict};
+use crate::verdict::{Claim, Diagnostic, Verdict};
 
 /// An evaluator that can say what its answer depends on.
 pub trait Keyed: Evaluator {
@@ -75,6 +75,10 @@ impl<E: Keyed> Evaluator for Cached<E> {
 
     fn confirm(&self, source: &Source, point: &Point) -> Result<Evaluation, RigError> {
         self.inner.confirm(source, point)
+    }
+
+    fn claim(&self, source: &Source, point: &Point) -> Result<Option<Claim>, RigError> {
+        self.inner.claim(source, point)
     }
 
     fn deterministic(&self) -> bool {

@@ -21,7 +21,7 @@ pub use pipeline::{Pipeline, Settings};
 use crate::device::RigError;
 use crate::source::{Point, Source};
 use crate::units::Digest;
-use crate::verdict::Verdict;
+use crate::verdict::{Claim, Verdict};
 
 /// The seam.
 pub trait Evaluator: Send + Sync {
@@ -31,6 +31,12 @@ pub trait Evaluator: Send + Sync {
     /// Judges it for a claim: verified in full, and never answered from a cache.
     fn confirm(&self, source: &Source, point: &Point) -> Result<Evaluation, RigError> {
         self.evaluate(source, point)
+    }
+
+    /// Measures a winner again beside what it is set against, in fresh processes; `None` where there is no
+    /// GPU to do it on.
+    fn claim(&self, _source: &Source, _point: &Point) -> Result<Option<Claim>, RigError> {
+        Ok(None)
     }
 
     /// Whether the same question always gets the same answer.

@@ -9,7 +9,7 @@ use super::audit::{self, Audited, Finding, Floor, Target, TargetCounts};
 use super::cache::Keyed;
 use super::ptxas::{Assembler, Cubin, in_source};
 use super::verify::{self, Counts, Depth, Subject, Verified, Verifier};
-use super::{Evaluation, Evaluator, Kernel, limits};
+use super::{Evaluation, Evaluator, Kernel, baseline, limits};
 use crate::device::{Buffer, Contents, Device, Gpu, Job, RigError, Timed, Timing};
 use crate::expr::{Expr, Value};
 use crate::ptx::ir::Module;
@@ -18,8 +18,8 @@ use crate::source::{Candidate, LaunchPlan, Point, Source, SourceError};
 use crate::task::{Poison, Problem, Purpose, Role, Task};
 use crate::units::{Digest, Nanos, SmArch};
 use crate::verdict::{
-    Audit, Denominator, Diagnosis, Diagnostic, Evidence, InstructionScore, Measurement, Score,
-    Severity, Speedup, TargetShare, Time, Verdict, spilled,
+    Audit, Baselines, Claim, Denominator, Diagnosis, Diagnostic, Evidence, InstructionScore,
+    Measurement, Score, Severity, Speedup, TargetShare, Time, Verdict, spilled,
 };
 
 /// Raised whenever the same candidate could get another verdict: part of every cache key.
@@ -57,6 +57,8 @@ pub struct Pipeline {
     /// Its buffers: made once, so that a device knows them again and uploads them once.
     timed_buffers: Vec<Buffer>,
     seed_time: OnceLock<Nanos>,
+    baselines: OnceLock<Baselines>,
+    baseline_options: baseline::Options,
 }
 
 impl Pipeline {
@@ -97,6 +99,8 @@ impl Pipeline {
             timed_buffers: timed_buffers(&timed),
             timed,
             seed_time: OnceLock::new(),
+            baselines: OnceLock::new(),
+            baseline_options: baseline::Options::default(),
         })
     }
 
@@ -126,7 +130,29 @@ impl Pipeline {
         audit::floor(&self.timed.work, audit::peak(&self.settings.task, gpu), gpu)
     }
 
-    /// Makes the seed's time the denominator of every later speedup. The first call counts.
+    /// Measures baselines and final claims with these instead of the defaults.
+    pub fn with_baseline_options(mut self, options: baseline::Options) -> Self {
+        self.baseline_options = options;
+        self
+    }
+
+    /// Measures the task's baselines on the device's GPU and makes the frontier the denominator of every
+    /// later speedup; `tell` hears what comes next. `None`: the device is no GPU.
+    pub fn measure_baselines(&self, tell: &dyn Fn(&str)) -> Result<Option<&Baselines>, RigError> {
+        let Some(gpu) = self.settings.device.cuda() else {
+            return Ok(None);
+        };
+        let baselines = baseline::measure(self, gpu, &self.baseline_options, tell)?;
+        Ok(Some(self.baselines.get_or_init(|| baselines)))
+    }
+
+    /// Takes baselines measured earlier in the same run. The first call counts.
+    pub fn set_baselines(&self, baselines: Baselines) {
+        let _kept_the_first = self.baselines.set(baselines);
+    }
+
+    /// Makes the seed's time the denominator of every later speedup, where no frontier was measured. The
+    /// first call counts.
     pub fn set_seed_time(&self, time: Nanos) {
         let _kept_the_first = self.seed_time.set(time);
     }
@@ -182,6 +208,10 @@ impl Pipeline {
     }
 
     fn speedup(&self, time: Nanos) -> Option<Speedup> {
+        if let Some(frontier) = self.baselines.get().and_then(Baselines::frontier) {
+            let over = Denominator::Frontier(frontier.title());
+            return Some(Speedup::new(over, frontier.time, time));
+        }
         let seed = *self.seed_time.get()?;
         Some(Speedup::new(Denominator::Seed, seed, time))
     }
@@ -246,6 +276,18 @@ impl Pipeline {
             cubin: cubin.bytes,
             plan: plans.swap_remove(self.headline),
         }))
+    }
+
+    /// What is not known of the frontier, a sentence each.
+    fn frontier_gaps(&self) -> Vec<String> {
+        let unmeasured = "frontier: not measured".to_owned();
+        match self.baselines.get() {
+            None => vec![unmeasured],
+            Some(baselines) => {
+                let none = baselines.frontier().is_none().then_some(unmeasured);
+                none.into_iter().chain(baselines.gaps()).collect()
+            }
+        }
     }
 
     /// All that needs no tool and no device.
@@ -383,7 +425,7 @@ impl Pipeline {
         if !about.runs_timed_size {
             not_checked.push(format!("outputs at the timed size, {}", self.timed.size));
         }
-        not_checked.push("frontier: not measured".to_owned());
+        not_checked.extend(self.frontier_gaps());
         let mut warnings = front.warnings.clone();
         warnings.extend(cubin.advisories.iter().cloned());
         warnings.extend(verified.warnings);
@@ -558,6 +600,16 @@ impl Evaluator for Pipeline {
         self.evaluate_to(Depth::Full, source, point)
     }
 
+    fn claim(&self, source: &Source, point: &Point) -> Result<Option<Claim>, RigError> {
+        let Some(gpu) = self.settings.device.cuda() else {
+            return Ok(None);
+        };
+        let none = Baselines::default();
+        let baselines = self.baselines.get().unwrap_or(&none);
+        let options = &self.baseline_options;
+        baseline::remeasure(self, gpu, options, (source, point), baselines, &|_| {}).map(Some)
+    }
+
     fn deterministic(&self) -> bool {
         self.settings.deterministic
     }
@@ -611,6 +663,7 @@ impl Ready {
             registers: &self.registers,
             plan: &self.plan,
             buffers,
+            sampled: &[],
         }
     }
 }

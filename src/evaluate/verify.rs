@@ -151,7 +151,9 @@ impl Verifier {
         for expected in &prepared.expected {
             let got = outputs.iter().find(|(name, _)| *name == expected.output);
             let got = got.map_or(&[][..], |(_, bytes)| bytes);
-            if let Err(mismatch) = compare(&prepared.problem, expected, got, Poison::Finite) {
+            if let Err(mismatch) =
+                compare(&prepared.problem, expected, Got::Whole(got), Poison::Finite)
+            {
                 return Ok(Err(mismatch));
             }
         }

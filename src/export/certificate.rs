@@ -6,10 +6,10 @@ use crate::report::{Story, Winner};
 use crate::source::{Formulas, Setting};
 use crate::store::{BaselineTime, StoredKernel};
 use crate::units::{Digest, SmArch};
-use crate::verdict::{Diagnosis, Diagnostic, Resources, Score, Time};
+use crate::verdict::{Baselines, Claim, Diagnosis, Diagnostic, Resources, Score, Time};
 
-/// Version of the certificate's form. 2 added `launches`.
-const FORMAT: u32 = 2;
+/// Version of the certificate's form. 2 added `launches`, 3 `baselines` and `claim`.
+const FORMAT: u32 = 3;
 
 /// `certificate.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,6 +48,13 @@ pub struct Certificate {
     pub time: Time,
     /// What speedups are over.
     pub baseline: Option<BaselineTime>,
+    /// The task's baselines as measured when the run began: the library as users call it, the frontier, and
+    /// what was missing. Absent where none were measured.
+    #[serde(default)]
+    pub baselines: Option<Baselines>,
+    /// The winner measured again beside them, in fresh processes; absent where that was not done.
+    #[serde(default)]
+    pub claim: Option<Claim>,
     /// Correct, target instructions, speedup, audit.
     pub score: Score,
     /// Judged once more, in full and past every cache, when the search ended.
@@ -93,6 +100,8 @@ impl Certificate {
             resources: measurement.resources.clone(),
             time: measurement.time.clone(),
             baseline: config.baseline.clone(),
+            baselines: config.baselines.clone(),
+            claim: winner.claim.clone(),
             score: measurement.score.clone(),
             confirmed: winner.confirmed,
             checked: measurement.checked.clone(),

@@ -7,12 +7,13 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::baselines_table;
 use crate::evaluate::Evaluation;
 use crate::search::{NodeId, StopReason};
 use crate::source::{KnobValue, Setting};
 use crate::store::{Event, RunConfig, RunGraph, StoreError, StoredKernel, StoredRun};
 use crate::units::{Digest, Nanos};
-use crate::verdict::{Diagnosis, Measurement, Resources};
+use crate::verdict::{Claim, Diagnosis, Measurement, Resources};
 
 /// What a run did.
 #[derive(Clone, Debug, Serialize)]
@@ -130,6 +131,8 @@ pub struct Winner {
     pub measurement: Measurement,
     /// It was judged again in full when the search ended. Until then it is only the best so far.
     pub confirmed: bool,
+    /// Measured again beside its baselines, where that was done.
+    pub claim: Option<Claim>,
 }
 
 impl Story {
@@ -235,6 +238,7 @@ impl Teller {
                         kernel: *kernel,
                         measurement: measurement.clone(),
                         confirmed: false,
+                        claim: None,
                     });
                 }
             }
@@ -243,6 +247,7 @@ impl Teller {
                 setting,
                 evaluation,
                 kernel,
+                claim,
                 ..
             } => {
                 let stored = graph.node(*node);
@@ -256,6 +261,7 @@ impl Teller {
                             kernel: *kernel,
                             measurement: measurement.clone(),
                             confirmed: true,
+                            claim: claim.as_deref().cloned(),
                         });
                     }
                     (None, _) | (Some(_), None) => {
@@ -455,6 +461,10 @@ impl fmt::Display for Story {
             writeln!(f, "  {time:>11}  {gain:>7}  {}", step.what)?;
         }
         self.write_winner(f, winner)?;
+        self.write_baselines(f, winner)?;
+        if let Some(claim) = &winner.claim {
+            write!(f, "\nFinal claim, {claim}")?;
+        }
         writeln!(f, "\nTop {} of {}", self.top.len(), self.evaluations)?;
         f.write_str(&self.top_table())?;
         writeln!(f, "\nSources")?;
@@ -545,6 +555,18 @@ impl Story {
             writeln!(f, "  not checked {check}")?;
         }
         Ok(())
+    }
+
+    /// The winner's search time over each baseline's: what a claim measures again, side by side.
+    fn write_baselines(&self, f: &mut fmt::Formatter<'_>, winner: &Winner) -> fmt::Result {
+        let Some(baselines) = &self.config.baselines else {
+            return Ok(());
+        };
+        writeln!(f, "\nBaselines, measured when the run began")?;
+        f.write_str(&baselines_table(
+            baselines,
+            Some(winner.measurement.time.nanos()),
+        ))
     }
 
     fn top_table(&self) -> String {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::propose::ProposerKind;
 use crate::search::{NodeId, SearchParams};
 use crate::units::{Digest, Nanos, SmArch};
+use crate::verdict::Baselines;
 
 /// What a run was asked to do and with what.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,9 +40,13 @@ pub struct RunConfig {
     pub model: Option<ModelConfig>,
     /// Seed of the search; inputs for verification come from it too.
     pub seed: u64,
-    /// What speedups are over; absent where nothing gave a time (a table, a seed that failed).
+    /// What speedups are over: the frontier, or the seed where none was measured; absent where nothing gave
+    /// a time (a table, a seed that failed).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<BaselineTime>,
+    /// The task's baselines as measured when the run began; absent where they were not. Not in format 1.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub baselines: Option<Baselines>,
     /// The engine's numbers, stop rules among them.
     pub search: SearchParams,
     /// The sources under the root, in order.
@@ -65,7 +70,7 @@ pub struct ModelConfig {
     pub max_tokens: Option<u64>,
 }
 
-/// What speedups are over where no library was measured.
+/// What speedups are over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BaselineTime {

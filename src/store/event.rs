@@ -7,8 +7,10 @@ use crate::evaluate::Evaluation;
 use crate::search::{Expander, Grown, NodeId, StopReason, Ticket};
 use crate::source::{Point, Setting};
 use crate::units::Digest;
+use crate::verdict::Claim;
 
-/// Version of the log's lines and of `run.toml`. 2 added [`Event::Confirmed`].
+/// Version of the log's lines and of `run.toml`. 2 added [`Event::Confirmed`]
+/// and `baselines`.
 pub const FORMAT: u32 = 2;
 
 /// The oldest version that is still read.
@@ -97,6 +99,9 @@ pub enum Event {
         /// What was assembled, where it passed.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         kernel: Option<StoredKernel>,
+        /// Where it passed on a GPU: measured again beside what it is set against, in fresh processes.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        claim: Option<Box<Claim>>,
         /// Wall time, in milliseconds.
         took_ms: u64,
     },

@@ -108,6 +108,7 @@ pub(super) fn jobs<'a>(
                 &multiplication.c,
             ],
             buffers,
+            sampled: &[],
         };
         (job, version)
     });
