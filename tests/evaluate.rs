@@ -8,6 +8,8 @@ mod pipeline;
 mod profile;
 #[path = "evaluate/ptxas.rs"]
 mod ptxas;
+#[path = "evaluate/sanitizer.rs"]
+mod sanitizer;
 #[path = "evaluate/seeds.rs"]
 mod seeds;
 #[path = "evaluate/simulated.rs"]

@@ -11,6 +11,7 @@ use super::note;
 use crate::cli::{Global, JudgeArgs};
 use crate::device::cuda::{self, CudaPool, WorkerCommand};
 use crate::device::{Device, Gpu, SimDevice};
+use crate::evaluate::observe::Observers;
 use crate::evaluate::recorded::{self, Recorded, Trace};
 use crate::evaluate::{self, Cached, Evaluator, Pipeline};
 use crate::store::{BaselineTime, Event, RunGraph, StoredRun};
@@ -130,6 +131,12 @@ pub(super) fn open(wanted: Wanted<'_>, global: &Global) -> anyhow::Result<Judge>
         );
     }
     let (pipeline, version) = open_pipeline(&task, device, arch, wanted.seed, simulated, global)?;
+    let pipeline = if simulated {
+        pipeline
+    } else {
+        let places = Places::from_environment(global.ptxas.clone());
+        pipeline.with_observers(Observers::find(&places))
+    };
     let (baseline, baselines) = denominators(&pipeline, wanted.over)?;
     Ok(Judge {
         name: task.name.clone(),

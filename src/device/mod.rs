@@ -48,6 +48,16 @@ pub struct Reserved<'a> {
     _held: Vec<Box<dyn Held + 'a>>,
 }
 
+impl Reserved<'_> {
+    /// Of a device that does one thing at a time by itself.
+    pub fn unguarded(ordinal: u32) -> Self {
+        Self {
+            ordinal,
+            _held: Vec::new(),
+        }
+    }
+}
+
 /// Whatever keeps a GPU free while it lives.
 trait Held {}
 

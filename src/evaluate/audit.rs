@@ -5,7 +5,7 @@ use crate::device::Gpu;
 use crate::ptx::{ModuleState, ModuleVariable};
 use crate::source::DType;
 use crate::task::{MathMode, Role, Task, Work};
-use crate::units::{Flops, Nanos};
+use crate::units::{Bytes, Flops, Nanos};
 use crate::verdict::TargetShare;
 
 /// A time below this share of the floor is impossible; the rest is the timer's uncertainty.
@@ -13,6 +13,12 @@ const FLOOR_BAND: f64 = 0.98;
 
 /// Two counts of the same work differ by less than this.
 const SAME_WORK: f64 = 0.99;
+
+/// Below this share of its inputs a call did not read them; the rest is what a flush may leave behind.
+const READ_BAND: f64 = 0.95;
+
+/// Fewer bytes drown in what the profiler itself leaves in the caches.
+const LEAST_COUNTED: Bytes = Bytes(1 << 20);
 
 /// The answer of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -229,6 +235,29 @@ pub fn executed_flops(executed: Option<&[(String, Flops)]>, work: &Work, at: &st
     ))
 }
 
+/// A call that starts with cold caches reads every distinct byte it needs from device memory; one that reads
+/// fewer did not look at its inputs. `compulsory`: what must be read at least, by the task's formula and its
+/// inputs' sizes. Written bytes say nothing: they may still be in L2.
+pub fn dram_reads(read: Option<Bytes>, compulsory: Bytes) -> Finding {
+    let Some(read) = read else {
+        return Finding::NotChecked("bytes read from device memory: not counted".to_owned());
+    };
+    if compulsory < LEAST_COUNTED {
+        return Finding::NotChecked(format!(
+            "bytes read from device memory: {read}; the inputs' {compulsory} are too few to tell"
+        ));
+    }
+    if (read.0 as f64) < READ_BAND * compulsory.0 as f64 {
+        Finding::Void(format!(
+            "with cold caches it reads {read} from device memory; its inputs have {compulsory} that must be read"
+        ))
+    } else {
+        Finding::Passed(format!(
+            "bytes read from device memory with cold caches: {read}, at least {compulsory} needed"
+        ))
+    }
+}
+
 /// Tensor-core work in a type that the task's inputs do not have is lower precision than declared.
 pub fn tensor_types(executed: Option<&[(String, Flops)]>, allowed: &[&str]) -> Finding {
     let Some(executed) = executed else {
@@ -375,7 +404,7 @@ fn matches(mnemonic: &str, prefix: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::{Bytes, SmArch};
+    use crate::units::SmArch;
 
     fn h200() -> Gpu {
         Gpu {
@@ -469,6 +498,17 @@ mod tests {
             executed_flops(None, &product, ""),
             Finding::NotChecked(_)
         ));
+    }
+
+    #[test]
+    fn a_call_that_does_not_read_its_inputs_is_void() {
+        let gib = Bytes(1 << 30);
+        assert!(void(&dram_reads(Some(Bytes(gib.0 / 2)), gib)));
+        assert!(!void(&dram_reads(Some(Bytes(gib.0 - 4096)), gib)));
+        assert!(!void(&dram_reads(Some(Bytes(3 * gib.0)), gib)));
+        assert!(matches!(dram_reads(None, gib), Finding::NotChecked(_)));
+        let few = dram_reads(Some(Bytes(0)), Bytes(4096));
+        assert!(matches!(few, Finding::NotChecked(text) if text.contains("too few")));
     }
 
     #[test]

@@ -5,12 +5,14 @@ pub mod audit;
 pub mod baseline;
 mod cache;
 pub mod limits;
+pub mod observe;
 mod once;
 mod pipeline;
 pub mod profile;
 pub mod ptxas;
 pub mod ptxas_output;
 pub mod recorded;
+pub mod sanitizer;
 pub mod verify;
 
 use std::sync::Arc;

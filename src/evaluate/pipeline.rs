@@ -2,11 +2,14 @@
 //! score, the cheap stages first; the first that fails is the verdict. It never sees the search tree or the
 //! reward, and shows nobody its seed.
 
+mod watch;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use super::audit::{self, Audited, Finding, Floor, Target, TargetCounts};
 use super::cache::Keyed;
+use super::observe::{Checked, Observers};
 use super::ptxas::{Assembler, Cubin, in_source};
 use super::verify::{self, Counts, Depth, Subject, Verified, Verifier};
 use super::{Evaluation, Evaluator, Kernel, baseline, limits};
@@ -15,7 +18,7 @@ use crate::expr::{Expr, Value};
 use crate::ptx::ir::Module;
 use crate::ptx::{self, ParseError};
 use crate::source::{Candidate, LaunchPlan, Point, Source, SourceError};
-use crate::task::{Poison, Problem, Purpose, Role, Task};
+use crate::task::{Poison, Problem, Purpose, Role, TargetInstruction, Task};
 use crate::units::{Digest, Nanos, SmArch};
 use crate::verdict::{
     Audit, Baselines, Claim, Denominator, Diagnosis, Diagnostic, Evidence, InstructionScore,
@@ -59,6 +62,16 @@ pub struct Pipeline {
     seed_time: OnceLock<Nanos>,
     baselines: OnceLock<Baselines>,
     baseline_options: baseline::Options,
+    observers: Option<Observers>,
+}
+
+/// What an evaluation is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aim {
+    /// To rank it among others.
+    Search,
+    /// To claim something about it.
+    Claim,
 }
 
 impl Pipeline {
@@ -101,7 +114,14 @@ impl Pipeline {
             seed_time: OnceLock::new(),
             baselines: OnceLock::new(),
             baseline_options: baseline::Options::default(),
+            observers: None,
         })
+    }
+
+    /// Lets these tools watch candidates on a GPU.
+    pub fn with_observers(mut self, observers: Observers) -> Self {
+        self.observers = Some(observers);
+        self
     }
 
     /// The problem whose time counts.
@@ -179,7 +199,7 @@ impl Pipeline {
 
     fn evaluate_to(
         &self,
-        depth: Depth,
+        aim: Aim,
         source: &Source,
         point: &Point,
     ) -> Result<Evaluation, RigError> {
@@ -195,7 +215,7 @@ impl Pipeline {
                 });
             }
         };
-        let (verdict, kernel) = self.judge(&candidate, depth)?;
+        let (verdict, kernel) = self.judge(&candidate, aim)?;
         Ok(Evaluation {
             candidate: Some(candidate.id()),
             verdict,
@@ -219,7 +239,7 @@ impl Pipeline {
     fn judge(
         &self,
         candidate: &Candidate,
-        depth: Depth,
+        aim: Aim,
     ) -> Result<(Verdict, Option<Kernel>), RigError> {
         let source_line = |line| candidate.source_line(line);
         let front = match self.front(candidate, &source_line) {
@@ -239,7 +259,7 @@ impl Pipeline {
             ptx: Arc::clone(&candidate.ptx),
             cubin: Arc::clone(&cubin.bytes),
         };
-        let verdict = self.run(&front, &cubin, depth, &source_line)?;
+        let verdict = self.run(&front, &cubin, aim, &source_line)?;
         Ok((verdict, Some(kernel)))
     }
 
@@ -330,6 +350,7 @@ impl Pipeline {
             return Err(unrenderable(launches));
         }
         Ok(Front {
+            ptx: Arc::clone(&candidate.ptx),
             module,
             plans,
             warnings,
@@ -341,7 +362,7 @@ impl Pipeline {
         &self,
         front: &Front,
         cubin: &Cubin,
-        depth: Depth,
+        aim: Aim,
         source_line: &dyn Fn(u32) -> Option<u32>,
     ) -> Result<Verdict, RigError> {
         let device = &*self.settings.device;
@@ -360,9 +381,23 @@ impl Pipeline {
             plans: &front.plans,
             source_line,
         };
+        // On a device that repeats itself exactly, a search verifies briefly.
+        let depth = match aim {
+            Aim::Search if self.settings.deterministic => Depth::Brief,
+            Aim::Search | Aim::Claim => Depth::Full,
+        };
         let verified = match self.verifier.verify_to(depth, device, &subject)? {
             Verified::Passed(evidence) => evidence,
             Verified::Failed(verdict) => return Ok(*verdict),
+        };
+        let sanitised = match (aim, &self.observers) {
+            (Aim::Claim, Some(observers)) => {
+                match self.sanitised(observers, front, cubin, source_line)? {
+                    Ok(checked) => Some(checked),
+                    Err(verdict) => return Ok(*verdict),
+                }
+            }
+            (Aim::Claim, None) | (Aim::Search, _) => None,
         };
         let job = Job {
             module: &front.module,
@@ -384,7 +419,19 @@ impl Pipeline {
             }
             Timing::Refused(message) => return Ok(Verdict::OverLimits { message }),
         };
-        self.conclude(front, cubin, verified, *timed, source_line)
+        let mut timed = *timed;
+        let unprofiled = match self.profiled(aim, front, cubin, &job, &timed)? {
+            Ok(diagnosis) => {
+                timed.diagnosis = Some(diagnosis);
+                None
+            }
+            Err(reason) => Some(reason),
+        };
+        let watched = Seen {
+            sanitised: sanitised.unwrap_or_default(),
+            unprofiled,
+        };
+        self.conclude(front, cubin, verified, timed, watched, source_line)
     }
 
     /// Audit, score and all the words: from here on nothing runs.
@@ -394,6 +441,7 @@ impl Pipeline {
         cubin: &Cubin,
         verified: verify::Evidence,
         timed: Timed,
+        seen: Seen,
         source_line: &dyn Fn(u32) -> Option<u32>,
     ) -> Result<Verdict, RigError> {
         let about = self.settings.device.about();
@@ -415,10 +463,15 @@ impl Pipeline {
         checked.extend(verified.checked);
         checked.extend(about.checks.iter().cloned());
         checked.extend(audited.checked);
+        checked.extend(seen.sanitised.checked);
         let mut not_checked = verified.not_checked;
+        not_checked.extend(seen.sanitised.not_checked);
         match &timed.time {
             Time::Estimated { .. } => not_checked.extend(timed.notes),
-            Time::Measured { .. } | Time::Recorded { .. } => checked.extend(timed.notes),
+            Time::Measured { .. } | Time::Recorded { .. } => {
+                checked.extend(timed.notes);
+                not_checked.extend(seen.unprofiled.map(|why| format!("not profiled: {why}")));
+            }
         }
         not_checked.extend(about.cannot_check.iter().cloned());
         not_checked.extend(audited.not_checked);
@@ -429,6 +482,7 @@ impl Pipeline {
         let mut warnings = front.warnings.clone();
         warnings.extend(cubin.advisories.iter().cloned());
         warnings.extend(verified.warnings);
+        warnings.extend(seen.sanitised.warnings);
         let diagnosis = timed.diagnosis.map(|diagnosis| Diagnosis {
             evidence: self.evidence(diagnosis.evidence, time, source_line),
             ..diagnosis
@@ -506,6 +560,7 @@ impl Pipeline {
         }
         if let (true, Some(profile)) = (counted.is_empty(), &timed.diagnosis)
             && !profile.target_instructions.is_empty()
+            && (profile.hardware.is_none() || all_counted(wanted, &profile.target_instructions))
         {
             counted.push(TargetCounts {
                 executed: &profile.target_instructions,
@@ -532,6 +587,11 @@ impl Pipeline {
                 ));
                 audited.add(audit::timed_memory(&timed.violations));
             }
+        }
+        let profile = timed.diagnosis.as_ref();
+        if let Some((profile, hardware)) = profile.and_then(|p| Some((p, p.hardware.as_ref()?))) {
+            self.audit_profile(&mut audited, profile, hardware.dram_read);
+            return audited;
         }
         let allowed = audit::allowed_tensor_types(&self.settings.task);
         if verified.counts.is_empty() {
@@ -586,18 +646,12 @@ impl Pipeline {
 }
 
 impl Evaluator for Pipeline {
-    /// On a device that repeats itself exactly, verification is brief.
     fn evaluate(&self, source: &Source, point: &Point) -> Result<Evaluation, RigError> {
-        let depth = if self.settings.deterministic {
-            Depth::Brief
-        } else {
-            Depth::Full
-        };
-        self.evaluate_to(depth, source, point)
+        self.evaluate_to(Aim::Search, source, point)
     }
 
     fn confirm(&self, source: &Source, point: &Point) -> Result<Evaluation, RigError> {
-        self.evaluate_to(Depth::Full, source, point)
+        self.evaluate_to(Aim::Claim, source, point)
     }
 
     fn claim(&self, source: &Source, point: &Point) -> Result<Option<Claim>, RigError> {
@@ -637,8 +691,23 @@ impl Keyed for Pipeline {
     }
 }
 
+/// What the tools that watch a GPU saw.
+struct Seen {
+    sanitised: Checked,
+    /// Why there is no profile, where there is none.
+    unprofiled: Option<String>,
+}
+
+/// Machine code does not tell every PTX instruction: one that was not counted is not one that did not run.
+fn all_counted(wanted: &[TargetInstruction], counted: &[(String, u64)]) -> bool {
+    wanted
+        .iter()
+        .all(|target| counted.iter().any(|(name, _)| *name == target.mnemonic))
+}
+
 /// What the front end leaves for the device.
 struct Front {
+    ptx: Arc<str>,
     module: Arc<Module>,
     /// One for each of the task's sizes.
     plans: Vec<LaunchPlan>,

@@ -204,6 +204,20 @@ impl Verifier {
         Ok(Verified::Passed(evidence))
     }
 
+    /// The buffers of each smoke size with its first input case, beside the size's index in the task: for
+    /// tools that launch by themselves and look at memory, not at numbers.
+    pub fn smoke(&self, device: &dyn Device) -> Result<Vec<(usize, Vec<Buffer>)>, RigError> {
+        let sizes = self.task.sizes.iter().enumerate();
+        sizes
+            .filter(|(_, size)| size.purpose == Purpose::Smoke)
+            .map(|(at, size)| {
+                let prepared = self.prepare(device, (at, 0), size, self.task.cases[0])?;
+                let buffers = buffers(&prepared.problem, &prepared.inputs, Poison::Nan);
+                Ok((at, buffers))
+            })
+            .collect()
+    }
+
     /// What the device runs, and the reference can follow: those of this crate compute any elements of any
     /// size, the others always all of them.
     fn largest(&self, device: &dyn Device) -> Bytes {

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use warptree::device::{
-    About, Contents, Device, Ended, Execution, Gpu, Job, RigError, Timed, Timing, Whole,
+    About, Contents, Device, Ended, Execution, Gpu, Job, Reserved, RigError, Timed, Timing, Whole,
 };
+use warptree::evaluate::observe::Observers;
 use warptree::evaluate::ptxas::Assembler;
 use warptree::evaluate::{Cached, Evaluator, Keyed, Pipeline, Settings};
 use warptree::source::{Argument, Point, Source};
@@ -18,7 +19,9 @@ use warptree::verdict::{
     Verdict, feedback,
 };
 
+use super::profile::{ENDED, Stub, log_of};
 use super::ptxas::stub;
+use super::sanitizer;
 
 /// What a device does with a run; `u32` counts runs from 0.
 type Act = Box<dyn Fn(&Job<'_>, u32) -> Execution + Send + Sync>;
@@ -30,6 +33,8 @@ struct Scripted {
     runs: AtomicU32,
     timing: Box<dyn Fn() -> Timing + Send + Sync>,
     seen: Mutex<Vec<u8>>,
+    /// Tools can run on it too.
+    ordinal: Option<u32>,
 }
 
 impl Device for Scripted {
@@ -57,6 +62,10 @@ impl Device for Scripted {
             "the headline size is timed, not a small one"
         );
         Ok((self.timing)())
+    }
+
+    fn reserve(&self) -> Option<Reserved<'_>> {
+        self.ordinal.map(Reserved::unguarded)
     }
 }
 
@@ -92,6 +101,7 @@ fn scripted(act: impl Fn(&Job<'_>, u32) -> Execution + Send + Sync + 'static) ->
         runs: AtomicU32::new(0),
         timing: Box::new(|| timed(1e6)),
         seen: Mutex::new(Vec::new()),
+        ordinal: None,
     }
 }
 
@@ -232,6 +242,21 @@ struct Bench {
     pipeline: Pipeline,
     device: Arc<Scripted>,
     _folder: tempfile::TempDir,
+}
+
+impl Bench {
+    fn observed(self, observers: Observers) -> Self {
+        Self {
+            pipeline: self.pipeline.with_observers(observers),
+            ..self
+        }
+    }
+
+    fn confirm(&self, text: &str) -> Verdict {
+        let source = Source::parse(text).unwrap();
+        let point = source.space().default_point().unwrap();
+        self.pipeline.confirm(&source, &point).unwrap().verdict
+    }
 }
 
 fn bench_with(task: Task, device: Scripted, ptxas: &str) -> Bench {
@@ -914,5 +939,116 @@ fn keys_differ_with_whatever_could_change_the_verdict() {
             scripted(|job, _| transpose(job)),
             SPEAK
         ))
+    );
+}
+
+/// A GPU whose ncu says that so many bytes were read.
+fn profiled(read: &str) -> (Bench, Stub) {
+    let mut device = scripted(|job, _| transpose(job));
+    device.ordinal = Some(0);
+    let row = [("dram__bytes_read.sum", read)];
+    let log = log_of("t", "(4194304, 1, 1)", "(32, 1, 1)", &[&row]);
+    let stub = Stub::new();
+    let profiler = stub.profiler(&[(log, ENDED, 0)]);
+    let none = Err("compute-sanitizer is not installed".to_owned());
+    (
+        bench(device).observed(Observers::new(Ok(profiler), none)),
+        stub,
+    )
+}
+
+#[test]
+fn the_leader_is_profiled_and_others_say_that_they_are_not() {
+    let (bench, stub) = profiled("540,000,000");
+    let leader = bench.judge(KERNEL);
+    let measurement = leader.measurement().unwrap();
+    let diagnosis = measurement.diagnosis.as_ref().unwrap();
+    assert_eq!(diagnosis.source, "ncu 2025.3.1.0");
+    let checked = measurement.checked.join("\n");
+    for part in [
+        "bytes read from device memory",
+        "floating-point operations",
+        "tensor-core types",
+    ] {
+        assert!(checked.contains(part), "{part} missing in:\n{checked}");
+    }
+    let again = bench.judge(KERNEL);
+    let not_checked = again.measurement().unwrap().not_checked.join("\n");
+    assert!(
+        not_checked.contains("not profiled: only kernels that take the lead"),
+        "{not_checked}"
+    );
+    assert_eq!(stub.asked().len(), 1);
+    let claimed = bench.confirm(KERNEL);
+    let measurement = claimed.measurement().unwrap();
+    assert!(measurement.diagnosis.as_ref().unwrap().hardware.is_some());
+    let not_checked = measurement.not_checked.join("\n");
+    assert!(
+        not_checked.contains("compute-sanitizer is not installed"),
+        "{not_checked}"
+    );
+}
+
+#[test]
+fn a_profile_that_shows_unread_inputs_voids() {
+    let (bench, _stub) = profiled("100,000,000");
+    let verdict = bench.judge(KERNEL);
+    let Verdict::Voided { reasons, .. } = &verdict else {
+        panic!("{verdict:?}")
+    };
+    assert!(reasons[0].contains("must be read"), "{reasons:?}");
+}
+
+#[test]
+fn counters_that_are_not_permitted_are_asked_for_once_and_told_with_the_fix() {
+    let mut device = scripted(|job, _| transpose(job));
+    device.ordinal = Some(0);
+    let stub = Stub::new();
+    let said = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n".to_owned();
+    let profiler = stub.profiler(&[(said, ENDED, 1)]);
+    let bench = bench(device).observed(Observers::new(Ok(profiler), Err("none".into())));
+    for _ in 0..2 {
+        let verdict = bench.confirm(KERNEL);
+        let not_checked = verdict.measurement().unwrap().not_checked.join("\n");
+        assert!(
+            not_checked.contains("not profiled: the driver does not permit")
+                && not_checked.contains("NVreg_RestrictProfilingToAdminUsers=0"),
+            "{not_checked}"
+        );
+    }
+    assert_eq!(stub.asked().len(), 1);
+}
+
+#[test]
+fn a_race_that_the_checker_sees_is_the_verdict_of_a_claim_and_advice_with_bulk_copies() {
+    let race = sanitizer::log("racecheck-hazard.log");
+    let clean = sanitizer::log("memcheck-clean.log");
+    let judge = |text: &str| {
+        let mut device = scripted(|job, _| transpose(job));
+        device.ordinal = Some(0);
+        let stub = sanitizer::Stub::new(&[
+            ("memcheck", &clean),
+            ("synccheck", &clean),
+            ("racecheck", &race),
+        ]);
+        let observers = Observers::new(Err("none".into()), Ok(stub.sanitizer()));
+        let bench = bench(device).observed(observers);
+        (bench.judge(text), bench.confirm(text))
+    };
+    let (searched, claimed) = judge(KERNEL);
+    assert!(
+        searched.measurement().is_some(),
+        "a search does not wait for it"
+    );
+    assert!(
+        matches!(&claimed, Verdict::Racy { diagnostics } if diagnostics[0].code == "racecheck"),
+        "{claimed:?}"
+    );
+    let bulk = KERNEL.replace("    ret;", "    cp.async.bulk.commit_group;\n    ret;");
+    let (_, claimed) = judge(&bulk);
+    let warnings = &claimed.measurement().unwrap().warnings;
+    assert!(
+        warnings.iter().any(|warning| warning.code == "racecheck"),
+        "{warnings:?}"
     );
 }

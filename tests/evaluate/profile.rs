@@ -47,13 +47,13 @@ fn plan(launches: usize) -> LaunchPlan {
 }
 
 /// A folder with an `ncu` in it: what it writes to its log, what its runner reports, how it ends.
-struct Stub {
+pub struct Stub {
     folder: tempfile::TempDir,
     module: Module,
 }
 
 impl Stub {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
             module: warptree::ptx::parse(ENTRY).unwrap(),
@@ -61,7 +61,7 @@ impl Stub {
     }
 
     /// `runs`: log, report and exit code of each run in turn; the last goes on for ever.
-    fn profiler(&self, runs: &[(String, &str, u32)]) -> Profiler {
+    pub fn profiler(&self, runs: &[(String, &str, u32)]) -> Profiler {
         let folder = self.folder.path();
         for (nth, (log, report, code)) in runs.iter().enumerate() {
             fs::write(folder.join(format!("{nth}.log")), log).unwrap();
@@ -92,7 +92,7 @@ impl Stub {
         Profiler::new(ncu, runner)
     }
 
-    fn asked(&self) -> Vec<String> {
+    pub fn asked(&self) -> Vec<String> {
         let asked = fs::read_to_string(self.folder.path().join("asked")).unwrap_or_default();
         asked.lines().map(str::to_owned).collect()
     }
@@ -129,10 +129,14 @@ impl Stub {
     }
 }
 
-const ENDED: &str = r#"{"done":9,"failed":null,"ended":true}"#;
+pub const ENDED: &str = r#"{"done":9,"failed":null,"ended":true}"#;
 
-/// Rows of ncu for GH100 with every metric at 1 but those given.
 fn log(rows: &[&[(&str, &str)]]) -> String {
+    log_of("k", "(1056, 1, 1)", "(256, 1, 1)", rows)
+}
+
+/// Rows of ncu for GH100 with every metric at 1 (tensor operations at 0) but those given.
+pub fn log_of(kernel: &str, grid: &str, block: &str, rows: &[&[(&str, &str)]]) -> String {
     let set = MetricSet::of(SmArch::SM_90A).unwrap();
     let mut metrics: Vec<&str> = set.hardware();
     metrics.extend(set.derived());
@@ -156,11 +160,12 @@ fn log(rows: &[&[(&str, &str)]]) -> String {
         let value = |name: &str| -> String {
             let default = match name {
                 "ID" => return id.to_string(),
-                "Kernel Name" => "k",
-                "Block Size" => "(256, 1, 1)",
-                "Grid Size" => "(1056, 1, 1)",
+                "Kernel Name" => kernel,
+                "Block Size" => block,
+                "Grid Size" => grid,
                 "sass__inst_executed_per_opcode" => "300 (FADD: 100; FFMA: 200)",
                 "gpu__time_duration.sum" => "100,000.0",
+                _ if name.starts_with("sm__ops_path") => "0",
                 _ => "1",
             };
             (*given.get(name).unwrap_or(&default)).to_owned()

@@ -23,7 +23,7 @@ const VERSION: u32 = 1;
 
 /// Float inputs beyond this are repeated on the device instead of written out: what is counted does not
 /// depend on it, and a file of many gigabytes takes longer than the profile. Whole pages.
-const GIVEN: u64 = 64 << 20;
+const GIVEN: u64 = 16 << 20;
 
 /// What a file holds, in order.
 #[derive(Debug, Serialize, Deserialize)]

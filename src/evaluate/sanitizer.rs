@@ -1,0 +1,268 @@
+//! Runs candidates under NVIDIA's compute-sanitizer: memory, races, barriers. What it reports becomes
+//! findings with the place in the machine code. It decides no verdict.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::device::cuda::{WorkerCommand, replay};
+use crate::device::{Job, RigError};
+use crate::toolchain::process::{self, Limits};
+use crate::toolchain::{self, Found, Observer, Places};
+
+/// All calls under one tool: instrumented code runs ten to a hundred times slower.
+const TIME: Duration = Duration::from_secs(180);
+
+/// Most that it may write.
+const OUTPUT: u64 = 16 << 20;
+
+/// Reports of one kind that are asked for.
+const REPORTS: &str = "20";
+
+/// One of its tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Check {
+    /// Accesses outside of buffers, or misaligned.
+    Memory,
+    /// Races in shared memory.
+    Races,
+    /// Barriers that not all threads meet, wrong mbarriers.
+    Barriers,
+}
+
+impl Check {
+    /// All, the cheapest first.
+    pub const ALL: [Self; 3] = [Self::Memory, Self::Barriers, Self::Races];
+
+    /// As the tool is called.
+    pub fn tool(self) -> &'static str {
+        match self {
+            Self::Memory => "memcheck",
+            Self::Races => "racecheck",
+            Self::Barriers => "synccheck",
+        }
+    }
+}
+
+/// A report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What it says, in a line.
+    pub message: String,
+    /// It calls it a warning only.
+    pub warning: bool,
+    /// Entry and offset of the instruction, and of the other one of a race.
+    pub places: Vec<(String, u64)>,
+}
+
+/// A compute-sanitizer that is installed, and the program that launches calls under it.
+#[derive(Clone, Debug)]
+pub struct Sanitizer {
+    found: Found,
+    runner: WorkerCommand,
+}
+
+impl Sanitizer {
+    /// Finds it. The error is a sentence for people.
+    pub fn find(places: &Places) -> Result<Self, String> {
+        let named = std::env::var_os(Observer::Sanitizer.variable()).map(Into::into);
+        let found = toolchain::observer(Observer::Sanitizer, named, places)?;
+        let program = std::env::current_exe().map_err(|e| format!("this program: {e}"))?;
+        Ok(Self::new(
+            found,
+            WorkerCommand {
+                program: program.into_os_string(),
+                arguments: vec!["replay-calls".into()],
+            },
+        ))
+    }
+
+    /// With a given tool and runner.
+    pub fn new(found: Found, runner: WorkerCommand) -> Self {
+        Self { found, runner }
+    }
+
+    /// `compute-sanitizer 2025.3.1.0`.
+    pub fn name(&self) -> String {
+        format!("compute-sanitizer {}", self.found.version)
+    }
+
+    /// Launches the calls under one tool on GPU `ordinal`, which nobody else uses meanwhile. The inner error
+    /// says why nothing is known.
+    pub fn check(
+        &self,
+        check: Check,
+        ordinal: u32,
+        jobs: &[Job<'_>],
+    ) -> Result<Result<Vec<Finding>, String>, RigError> {
+        let io = |doing: &str| {
+            let context = format!("{doing} for compute-sanitizer");
+            move |source| RigError::Io { context, source }
+        };
+        let scratch = tempfile::Builder::new()
+            .prefix("warptree-sanitizer-")
+            .tempdir()
+            .map_err(io("creating a scratch folder"))?;
+        let file = |name: &str| scratch.path().join(name);
+        let (calls, log, report) = (file("calls"), file("log"), file("report.json"));
+        match replay::write(&calls, ordinal, jobs) {
+            Ok(()) => {}
+            Err(replay::WriteError::Job { message, .. }) => return Ok(Err(message)),
+            Err(replay::WriteError::Io(error)) => return Err(io("writing calls")(error)),
+        }
+        let mut command = Command::new(&self.found.path);
+        command
+            .args(["--tool", check.tool(), "--print-limit", REPORTS])
+            .args(["--show-backtrace", "no", "--log-file"])
+            .arg(&log)
+            .arg(&self.runner.program)
+            .args(&self.runner.arguments)
+            .arg(&calls)
+            .arg("--report")
+            .arg(&report)
+            .env("TMPDIR", scratch.path())
+            .env("LC_ALL", "C");
+        let limits = Limits {
+            time: TIME,
+            output: OUTPUT,
+        };
+        let done = process::run(&mut command, limits).map_err(|error| RigError::Tool {
+            tool: "compute-sanitizer".to_owned(),
+            message: format!("{} cannot be run: {error}", self.found.path.display()),
+        })?;
+        let said = format!("{}\n{}\n{}", read(&log), done.stdout, done.stderr);
+        let progress = replay::progress(&report);
+        Ok(match (parse(&said), progress.failed) {
+            (Err(message), _) => Err(format!("{}: {message} ({})", check.tool(), done.ending)),
+            // a report explains why a call broke off
+            (Ok(findings), Some(failed)) if findings.is_empty() => {
+                Err(format!("{}: {failed}", check.tool()))
+            }
+            (Ok(findings), _) => Ok(findings),
+        })
+    }
+}
+
+fn read(log: &Path) -> String {
+    // no log is a log without a summary, which is told
+    std::fs::read(log)
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .unwrap_or_default()
+}
+
+/// Reads its reports. The error says why it came to no summary.
+pub fn parse(log: &str) -> Result<Vec<Finding>, String> {
+    let mut findings: Vec<Finding> = Vec::new();
+    let mut summary = false;
+    let mut open = false;
+    let mut last = String::new();
+    for line in log.lines() {
+        let Some(rest) = line.strip_prefix("=========") else {
+            continue;
+        };
+        let text = rest.trim();
+        if text.contains("SUMMARY:") {
+            summary = true;
+            open = false;
+        } else if text.is_empty() {
+            open = false;
+        } else if rest.starts_with("    ") {
+            if let (true, Some(finding)) = (open, findings.last_mut()) {
+                finding.places.extend(place(text));
+            }
+        } else if let Some((message, warning)) = headline(text) {
+            open = true;
+            findings.push(Finding {
+                message: message.to_owned(),
+                warning,
+                places: place(text).into_iter().collect(),
+            });
+        } else {
+            open = false;
+            last = text.to_owned();
+        }
+    }
+    // the driver's error that follows is the finding's consequence
+    if findings
+        .iter()
+        .any(|finding| !finding.message.starts_with(CONSEQUENCE))
+    {
+        findings.retain(|finding| !finding.message.starts_with(CONSEQUENCE));
+    }
+    match (summary, last.is_empty()) {
+        (true, _) => Ok(findings),
+        (false, false) => Err(last),
+        (false, true) => Err("it gave no summary".to_owned()),
+    }
+}
+
+/// How the driver's own errors begin.
+const CONSEQUENCE: &str = "Program hit";
+
+/// The first line of a report, and whether it is a warning only.
+fn headline(text: &str) -> Option<(&str, bool)> {
+    const BEGINNINGS: [&str; 8] = [
+        "Invalid ",
+        "Barrier error",
+        "Race reported",
+        "Misaligned",
+        "Stack overflow",
+        "Illegal ",
+        "Potential ",
+        CONSEQUENCE,
+    ];
+    let (message, warning) = match (text.strip_prefix("Error: "), text.strip_prefix("Warning: ")) {
+        (Some(rest), _) => (rest, false),
+        (None, Some(rest)) => (rest, true),
+        (None, None) => (text, false),
+    };
+    let known = BEGINNINGS
+        .iter()
+        .any(|beginning| message.starts_with(beginning));
+    known.then_some((message, warning))
+}
+
+/// `… at k+0x110 in …`, or as older versions write, `… at 0x110 in k`.
+fn place(text: &str) -> Option<(String, u64)> {
+    let (_, after) = text.split_once("at ")?;
+    let word = after.split_whitespace().next()?;
+    let hex = |digits: &str| {
+        let end = digits
+            .find(|c: char| !c.is_ascii_hexdigit())
+            .unwrap_or(digits.len());
+        u64::from_str_radix(&digits[..end], 16).ok()
+    };
+    if let Some((entry, offset)) = word.split_once("+0x") {
+        return Some((entry.to_owned(), hex(offset)?));
+    }
+    let offset = hex(word.strip_prefix("0x")?)?;
+    let entry = after.split_once(" in ")?.1.split_whitespace().next()?;
+    Some((entry.to_owned(), offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(entry: &str, offset: u64) -> (String, u64) {
+        (entry.to_owned(), offset)
+    }
+
+    #[test]
+    fn places_are_read_as_new_and_old_versions_write_them() {
+        assert_eq!(place("at k+0x110 in k.ptx:4"), Some(at("k", 0x110)));
+        assert_eq!(
+            place("and Read access at k+0x90 [4 hazards]"),
+            Some(at("k", 0x90))
+        );
+        assert_eq!(place("at 0x578 in kernel"), Some(at("kernel", 0x578)));
+        assert_eq!(place("by thread (0,0,0) in block (0,0,0)"), None);
+    }
+
+    #[test]
+    fn without_a_summary_nothing_is_known() {
+        assert!(parse("").is_err());
+        let refused = "========= COMPUTE-SANITIZER\n========= Error: Target application terminated before first instrumented API call\n";
+        assert!(parse(refused).is_err_and(|text| text.contains("terminated")));
+    }
+}
