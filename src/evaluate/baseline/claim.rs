@@ -2,6 +2,8 @@
 //! turns. What the numbers allow to be said is computed here by pure functions; nothing is averaged away:
 //! an interval covers every round.
 
+use std::cell::RefCell;
+
 use super::files::{ProblemFiles, scratch};
 use super::torch::{Torch, asked};
 use super::{Bench, Failure, Options, product, quartiles};
@@ -91,6 +93,7 @@ pub fn remeasure(
             problem: &problem,
             buffers: &buffers,
             winner: &job,
+            torch: RefCell::new(None),
         };
         let itself = match field.pairs(Subject::Kernel(&job), &mut claim.flaws) {
             Ok(itself) => itself,
@@ -236,6 +239,16 @@ struct Field<'a> {
     problem: &'a Problem,
     buffers: &'a [Buffer],
     winner: &'a Job<'a>,
+    /// PyTorch once a round and baseline: its ways share a process.
+    torch: RefCell<Option<Opened>>,
+}
+
+/// PyTorch, opened in this round for the baseline of this name.
+struct Opened {
+    name: String,
+    torch: Torch,
+    files: ProblemFiles,
+    _folder: tempfile::TempDir,
 }
 
 /// Times of the winner and of the other; `None`: the winner fell, which is a flaw.
@@ -332,12 +345,14 @@ impl Field<'_> {
         flaws: &mut Vec<String>,
     ) -> Result<Samples, Failure> {
         let missing = |error: super::TorchError| Failure::Missing(error.to_string());
-        let folder = scratch(self.problem).map_err(Failure::Missing)?;
-        let files =
-            ProblemFiles::write(self.problem, folder.path(), "final").map_err(Failure::Missing)?;
-        let mut torch = Torch::open(&asked(bench, expression), folder.path()).map_err(missing)?;
+        let earlier = self.torch.take().filter(|one| one.name == bench.name);
+        let mut opened = match earlier {
+            Some(opened) => opened,
+            None => self.open_torch(bench, expression)?,
+        };
+        let torch = &mut opened.torch;
         torch
-            .prepare(variant, &files, self.gpu.gpu().l2)
+            .prepare(variant, &opened.files, self.gpu.gpu().l2)
             .map_err(missing)?;
         torch.warm_up().map_err(missing)?;
         let mut lost = None;
@@ -366,8 +381,25 @@ impl Field<'_> {
         })?;
         match lost {
             Some(error) => Err(missing(error)),
-            None => Ok(self.conclude(replayed, flaws)?),
+            None => {
+                self.torch.replace(Some(opened));
+                self.conclude(replayed, flaws)
+            }
         }
+    }
+
+    fn open_torch(&self, bench: &Bench<'_>, expression: &str) -> Result<Opened, Failure> {
+        let folder = scratch(self.problem).map_err(Failure::Missing)?;
+        let files =
+            ProblemFiles::write(self.problem, folder.path(), "final").map_err(Failure::Missing)?;
+        let torch = Torch::open(&asked(bench, expression), folder.path())
+            .map_err(|error| Failure::Missing(error.to_string()))?;
+        Ok(Opened {
+            name: bench.name.to_owned(),
+            torch,
+            files,
+            _folder: folder,
+        })
     }
 
     /// Files what the checks found; a winner that fell is a flaw, a rival that fell is missing.
@@ -551,5 +583,139 @@ fn words(ended: &Ended) -> String {
         Ended::Faulted(diagnostics) => format!("faulted{}", first(diagnostics)),
         Ended::Hung(diagnostics) => format!("hung{}", first(diagnostics)),
         Ended::Refused(message) => format!("was refused: {message}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdict::{Correctness, MissingBaseline};
+
+    fn baseline(name: &str, variant: Variant, ns: f64, right: bool) -> MeasuredBaseline {
+        let time = Nanos::new(ns).expect("positive");
+        MeasuredBaseline {
+            name: name.to_owned(),
+            variant,
+            time,
+            quartiles: (time, time),
+            samples: vec![ns],
+            correctness: if right {
+                Correctness::Verified {
+                    on: "smoke".to_owned(),
+                }
+            } else {
+                Correctness::Wrong {
+                    why: "half of it".to_owned(),
+                }
+            },
+            notes: Vec::new(),
+        }
+    }
+
+    /// Three rounds of pairs in which the baseline takes `ratio` times as long, each round with a bias of
+    /// its own.
+    fn taken(ratio: f64, bias: [f64; 3]) -> Taken {
+        let rounds = bias.map(|bias| {
+            (0..32)
+                .map(|pair| {
+                    let drift = 1000.0 + f64::from(pair);
+                    let jitter = 1.0 + f64::from(pair * 7 % 5) * 1e-4;
+                    (drift, drift * ratio * bias * jitter)
+                })
+                .unzip()
+        });
+        Taken {
+            rounds: rounds.to_vec(),
+            lost: false,
+        }
+    }
+
+    #[test]
+    fn rivals_are_the_frontier_the_library_and_the_best_of_each_name() {
+        let algorithm = |index| Variant::Algorithm { index, of: 3 };
+        let baselines = Baselines {
+            measured: vec![
+                baseline("lib", algorithm(0), 100.0, true),
+                baseline("lib", algorithm(1), 90.0, true),
+                baseline("lib", algorithm(2), 10.0, false),
+                baseline("torch", Variant::Eager, 101.0, true),
+                baseline("torch", Variant::Compiled, 99.0, true),
+            ],
+            missing: vec![MissingBaseline {
+                name: "mine".to_owned(),
+                reason: "gone".to_owned(),
+            }],
+        };
+        let titles: Vec<String> = rivals(&baselines).iter().map(|one| one.title()).collect();
+        assert_eq!(
+            titles,
+            [
+                "lib (algorithm 2 of 3)",
+                "lib (default algorithm)",
+                "torch (torch.compile)"
+            ]
+        );
+        assert!(rivals(&Baselines::default()).is_empty());
+    }
+
+    #[test]
+    fn a_win_is_claimed_only_beyond_noise_and_in_every_round() {
+        let rival = baseline("lib", Variant::Eager, 1000.0, true);
+        let duel = |ratio, bias, noise| {
+            taken(ratio, bias)
+                .duel(&rival, noise)
+                .expect("enough pairs")
+        };
+        let clear = duel(1.05, [1.0, 1.001, 0.999], 0.002);
+        assert_eq!(clear.standing, Standing::Faster);
+        assert_eq!(clear.interleaving, Interleaving::Blocks);
+        assert!(
+            (clear.ratio.median - 1.05).abs() < 2e-3,
+            "{:?}",
+            clear.ratio
+        );
+        assert!(clear.ratio.low <= clear.rounds[2] && clear.ratio.high >= clear.rounds[1]);
+        assert_eq!(duel(0.95, [1.0; 3], 0.002).standing, Standing::Slower);
+        assert_eq!(duel(1.05, [1.0; 3], 0.06).standing, Standing::Tie, "noise");
+        let split = duel(1.002, [1.0, 1.0, 0.99], 0.0);
+        assert_eq!(split.standing, Standing::Tie, "a round says otherwise");
+        assert!(split.ratio.low < 1.0);
+        let few = Taken {
+            rounds: vec![(vec![1.0; 3], vec![2.0; 3])],
+            lost: false,
+        };
+        assert!(
+            few.duel(&rival, 0.0).is_none(),
+            "three pairs allow no interval"
+        );
+    }
+
+    #[test]
+    fn power_shows_in_the_clock_or_in_the_counter() {
+        let load = |burst_mhz, sustained_mhz| Load {
+            burst: Nanos::new(100.0).expect("positive"),
+            sustained: Nanos::new(100.0).expect("positive"),
+            burst_mhz,
+            sustained_mhz,
+        };
+        let steady = load(1980.0, 1979.0);
+        assert!(!limited(&steady, Some(&steady), Some(0)));
+        assert!(!limited(&steady, None, None));
+        assert!(limited(&steady, None, Some(970_000)));
+        assert!(limited(&load(1980.0, 1580.0), None, Some(0)));
+        let other = load(1980.0, 1700.0);
+        assert!(limited(&steady, Some(&other), None));
+    }
+
+    #[test]
+    fn what_timed_calls_left_is_a_flaw_unless_the_task_allows_it() {
+        let checked = Checked {
+            unsteady: vec!["out".to_owned(), "lse".to_owned()],
+            violations: vec!["`x` is read only and was modified".to_owned()],
+        };
+        let flaws = found(&checked, &["out".to_owned()]);
+        assert_eq!(flaws.len(), 2);
+        assert!(flaws[0].contains("`lse`") && flaws[1].contains("`x`"));
+        assert!(found(&Checked::default(), &[]).is_empty());
     }
 }

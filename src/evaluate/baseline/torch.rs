@@ -372,9 +372,11 @@ fn unexpected(asked: &str, answer: &Answer) -> TorchError {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Instant;
 
     use super::*;
+    use crate::task::Catalogue;
 
     /// A Python that is a shell script: it gets the runner's path and answers as it likes.
     struct Fake {
@@ -489,25 +491,31 @@ read sample; echo 'PASSED'
         assert!(since.elapsed() < Duration::from_secs(5));
     }
 
-    /// The real runner, in a Python without PyTorch or with one that sees no GPU: it says so.
+    /// The shipped runner with the little of PyTorch that it calls, on the CPU: a whole measurement.
     #[test]
-    fn the_shipped_runner_speaks_the_protocol() {
-        let Ok(found) = Command::new("python3").arg("--version").output() else {
+    fn the_shipped_runner_does_what_it_is_asked() {
+        if Command::new("python3").arg("--version").output().is_err() {
             return;
-        };
-        assert!(found.status.success());
+        }
+        let fake = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/baseline/fake_torch");
         let folder = tempfile::tempdir().expect("a folder");
-        let stub = folder.path().join("torch");
-        fs::create_dir(&stub).expect("a folder");
-        fs::write(stub.join("__init__.py"), FAKE_TORCH).expect("written");
-        let asked = Asked {
-            python: OsStr::new("python3"),
-            ordinal: 0,
-            expression: "x * 2",
-            math: MathMode::Ieee,
+        std::os::unix::fs::symlink(fake.join("torch"), folder.path().join("torch"))
+            .expect("Python finds modules beside the script first");
+        let open = |expression| {
+            let asked = Asked {
+                python: OsStr::new("python3"),
+                ordinal: 0,
+                expression,
+                math: MathMode::Ieee,
+            };
+            Torch::open(&asked, folder.path()).expect("it opens the fake")
         };
-        // Python finds modules beside the script first
-        let mut torch = Torch::open(&asked, folder.path()).expect("it opens the fake");
+        let catalogue = Catalogue::open(None).expect("the tasks are here");
+        let task = Arc::new(catalogue.task("transpose").expect("it loads"));
+        let problem = Problem::new(&task, &task.sizes[0], task.cases[0], 3).expect("a problem");
+        let files = ProblemFiles::write(&problem, folder.path(), "smoke").expect("written");
+
+        let mut torch = open("x * 2.0");
         assert_eq!(torch.facts.gpu, "Fake GPU");
         let error = torch
             .sample(2)
@@ -516,24 +524,39 @@ read sample; echo 'PASSED'
         assert!(error.contains("nothing is prepared"), "{error}");
         let unknown = torch.ask(&json!({ "request": "dance" }), SAMPLE);
         assert!(matches!(unknown, Ok(Answer::Failed(why)) if why.contains("dance")));
-    }
+        for variant in VARIANTS {
+            let outputs = torch.check(variant, &files).expect("outputs");
+            let input = problem.input_bytes("x").expect("small");
+            let twice: Vec<u8> = input
+                .chunks_exact(4)
+                .map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]]))
+                .flat_map(|value| (value * 2.0).to_le_bytes())
+                .collect();
+            assert_eq!(outputs, [("out".to_owned(), twice)]);
+            let prepared = torch
+                .prepare(variant, &files, Bytes(24_576))
+                .expect("graphs");
+            assert_eq!((prepared.sets, prepared.rotated_bytes), (3, 3 * 49_152));
+            assert_eq!(prepared.calls % 3, 0, "whole rounds over the sets");
+            torch.warm_up().expect("it replays");
+            for ns in torch.sample(4).expect("times") {
+                assert!((ns - 1000.0).abs() < 1e-6, "{ns}: a microsecond a call");
+            }
+            let finished = torch.finish().expect("checked");
+            assert_eq!(finished.differing, 0);
+            assert_eq!(finished.outputs, u64::from(prepared.calls));
+        }
 
-    const FAKE_TORCH: &str = r#"
-from types import SimpleNamespace as N
-from contextlib import nullcontext as no_grad
-__version__ = "0.0-fake"
-version = N(cuda="13.0")
-float64 = float32 = float16 = bfloat16 = int32 = uint32 = int64 = uint64 = uint8 = None
-device = lambda kind, index: (kind, index)
-backends = N(
-    cuda=N(matmul=N()),
-    cudnn=N(version=lambda: 91900),
-)
-cuda = N(
-    is_available=lambda: True,
-    set_device=lambda device: None,
-    get_device_name=lambda device: "Fake GPU",
-)
-print("a library that prints")
-"#;
+        let refused = |expression, words: &str| {
+            let checked = open(expression).check(Variant::Eager, &files);
+            let error = checked.expect_err("not such an output").to_string();
+            assert!(error.contains(words), "{error}");
+        };
+        refused("x", "view of an input");
+        refused("x.reshape(-1)", "view of an input");
+        refused("(x * 1.0, x * 2.0)", "gives 2 outputs, the task has 1");
+        refused("(x * 1.0).view(torch.uint8)", "24576 elements of u8");
+        refused("x * y", "name 'y' is not defined");
+        refused("x *", "SyntaxError");
+    }
 }
