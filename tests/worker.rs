@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use warptree::device::cuda::protocol::{
-    self, Checked, Frame, Prepared, ProtocolError, Ready, Reply, Request, Stage,
+    self, Algorithm, Checked, Frame, Prepared, Product, ProtocolError, Ready, Reply, Request, Stage,
 };
 use warptree::device::cuda::timing::{Outcome, Rule};
-use warptree::device::cuda::{Compared, CudaDevice, CudaPool, Options, Subject, WorkerCommand};
+use warptree::device::cuda::{
+    Compared, CudaDevice, CudaPool, LibraryError, Options, ProductJob, Subject, WorkerCommand,
+};
 use warptree::device::{Buffer, Contents, Device, Ended, Execution, Gpu, Job, RigError, Timing};
 use warptree::ptx::ir::Module;
 use warptree::ptx::parse;
@@ -625,6 +627,110 @@ fn two_candidates_are_compared_pair_by_pair() {
     assert_eq!(comparison.a.len(), 8);
     let estimate = comparison.log_ratio.expect("8 pairs give one");
     assert!((estimate.median - 0.9f64.ln()).abs() < 1e-12);
+}
+
+fn product() -> Product {
+    Product {
+        m: 4,
+        n: 2,
+        k: 4,
+        a_transposed: false,
+        b_transposed: true,
+        input: DType::F32,
+        output: DType::F32,
+        fast: false,
+    }
+}
+
+fn algorithm(workspace: u64) -> Algorithm {
+    Algorithm {
+        opaque: [u64::MAX, 2, 3, 4, 5, 6, 7, 8],
+        workspace,
+        waves: 1.5,
+    }
+}
+
+/// A library's product takes turns with a candidate, in the very protocol of candidates.
+#[test]
+fn a_librarys_product_is_timed_beside_a_candidate() {
+    let bench = Bench::new();
+    bench.message(
+        "algorithms",
+        &Reply::Algorithms {
+            version: 130_002,
+            algorithms: vec![algorithm(0), algorithm(512)],
+        },
+    );
+    timing_frames(
+        &bench,
+        2,
+        &[vec![5000.0; 8], vec![1000.0, 1100.0, 1110.0, 1010.0]],
+    );
+    let device = bench
+        .open(r#"cat "$F/ready" "$F/algorithms" "$F/timing"; cat >"$F/said""#)
+        .expect("it stands");
+    let (version, algorithms) = device.algorithms(product(), 8).expect("two of them");
+    assert_eq!((version, algorithms.len()), (130_002, 2));
+    let work = Work::plain(1);
+    let product_job = ProductJob {
+        product: product(),
+        algorithm: algorithms[1],
+        names: ["a", "a", "c"],
+        buffers: &work.buffers,
+        sampled: &[],
+    };
+    let job = work.job();
+    let subjects = [Subject::Kernel(&job), Subject::Product(&product_job)];
+    let replayed = device
+        .replay_with(&subjects, |replays| replays.block(vec![0, 1, 1, 0]))
+        .expect("the rig stands");
+    let ((nanos, clock), checked) = replayed.expect("both were timed");
+    assert_eq!(nanos, [1000.0, 1100.0, 1110.0, 1010.0]);
+    assert_eq!(clock, (1980.0, 1975.0));
+    assert_eq!(checked.len(), 2);
+    drop(device);
+    let said = fs::read(bench.path("said")).expect("written");
+    let mut said = said.as_slice();
+    let calls = std::iter::from_fn(|| protocol::read_frame::<Request>(&mut said).ok())
+        .find_map(|frame| match frame {
+            Frame::Message(Request::Prepare { calls, .. }) => Some(calls),
+            Frame::Message(_) | Frame::Raw(_) => None,
+        })
+        .expect("both were prepared");
+    assert_eq!(calls[0].product, None);
+    let planned = calls[1].product.expect("the library's");
+    assert_eq!(planned.regions, [0, 0, 1]);
+    assert_eq!(planned.workspace, Some(2), "after the task's buffers");
+    assert_eq!(calls[1].regions[2].bytes, 512);
+    assert!(calls[1].image.is_empty() && calls[1].launches.is_empty());
+}
+
+#[test]
+fn a_library_that_is_not_here_is_no_fault_of_the_rig() {
+    let bench = Bench::new();
+    let message = "libcublasLt does not load".to_owned();
+    bench.message("no_library", &Reply::NoLibrary { message });
+    bench.message("compiled", &Reply::Compiled(Ok(".version 9.0".to_owned())));
+    bench.message("log", &Reply::Compiled(Err("line 3: no".to_owned())));
+    let device = bench
+        .open(r#"cat "$F/ready" "$F/no_library" "$F/compiled" "$F/log" "$F/done"; cat >/dev/null"#)
+        .expect("it stands");
+    let first = device.worker_pid();
+    match device.algorithms(product(), 8) {
+        Err(LibraryError::Refused(message)) => assert!(message.contains("libcublasLt")),
+        other => panic!("{other:?}"),
+    }
+    let compile = || device.compile("__global__ void k() {}", &[]);
+    assert_eq!(
+        compile().expect("it answers"),
+        Ok(".version 9.0".to_owned())
+    );
+    assert_eq!(compile().expect("it answers"), Err("line 3: no".to_owned()));
+    assert_eq!(device.worker_pid(), first, "the worker goes on");
+    match compile() {
+        Err(LibraryError::Rig(error)) => assert!(error.to_string().contains("Done"), "{error}"),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The CUDA driver, cuBLASLt and NVRTC behind a safe interface: the only unsafe code of this crate, used by
-//! the worker alone. Every return code is checked and kept. Nothing here decides what an error means for a candidate,
-//! beyond telling those that break the context from those that do not.
+//! the worker alone. Every return code is checked and kept. Nothing here decides what an error means for a
+//! candidate, beyond telling those that break the context from those that do not.
 
 #![expect(
     unsafe_code,
