@@ -68,6 +68,8 @@ pub enum Command {
     Baselines(BaselinesArgs),
     /// Tell the story of a run: from the seed to the winner, and what was pruned where.
     Show(ShowArgs),
+    /// Judge given sources and settings, all of them: brute force, tables, other people's kernels.
+    Batch(BatchArgs),
     /// Compare ways to search at equal budgets.
     Compare(CompareArgs),
     /// Write the winner of a run: PTX, cubin, certificate, loaders.
@@ -217,6 +219,57 @@ pub struct BaselinesArgs {
     pub seed: u64,
 }
 
+/// `batch`.
+#[derive(Debug, Args)]
+pub struct BatchArgs {
+    /// The task.
+    pub task: String,
+    /// Sources (PTX with a //@ header); without any, the task's seed and spaces.
+    pub files: Vec<PathBuf>,
+    /// A space of the task, besides the files; may be repeated. `seed` is the seed.
+    #[arg(long, value_name = "NAME")]
+    pub space: Vec<String>,
+    /// Settings of each source besides its default, drawn at random; all where there are no more.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub sample: usize,
+    /// Judge only part I of N, from 1/N to N/N: the parts together are the batch.
+    #[arg(long, default_value = "1/1", value_name = "I/N")]
+    pub shard: Shard,
+    /// Seed of the draws and of the inputs.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub seed: u64,
+    /// Folder of the run; one that was stopped goes on.
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "flattened options document themselves")]
+    pub judge: JudgeArgs,
+}
+
+/// A part of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Which, from 0.
+    pub index: usize,
+    /// Of how many.
+    pub count: usize,
+}
+
+impl std::str::FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parts = text.split_once('/').and_then(|(index, count)| {
+            let (index, count): (usize, usize) = (index.parse().ok()?, count.parse().ok()?);
+            (1..=count).contains(&index).then_some(Self {
+                index: index - 1,
+                count,
+            })
+        });
+        parts.ok_or_else(|| "write I/N with I from 1 to N: 2/4".to_owned())
+    }
+}
+
 /// `show`.
 #[derive(Debug, Args)]
 pub struct ShowArgs {
@@ -273,8 +326,9 @@ pub struct ExportArgs {
 /// `trace`.
 #[derive(Debug, Args)]
 pub struct TraceArgs {
-    /// The run's folder.
-    pub dir: PathBuf,
+    /// The run's folder; several are the shards of one batch.
+    #[arg(required = true, value_name = "DIR")]
+    pub dirs: Vec<PathBuf>,
     /// File to write, ending in .jsonl.gz.
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,

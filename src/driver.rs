@@ -24,10 +24,12 @@ use crate::store::{Event, Line, RunWriter, StoreError, StoredChild, StoredKernel
 use crate::task::Task;
 use crate::verdict::{Claim, Verdict};
 
+mod batch;
 mod contenders;
 mod fold;
 mod history;
 
+pub use batch::{Item, batch};
 pub use contenders::Contenders;
 pub use fold::{Fold, FoldError};
 pub use history::History;

@@ -1,6 +1,8 @@
 //! The program as its users meet it: exit codes, errors that point at their cause, and runs that survive
 //! SIGKILL.
 
+#[path = "cli/batch.rs"]
+mod batch;
 #[path = "cli/circle.rs"]
 mod circle;
 #[path = "cli/errors.rs"]

@@ -1,6 +1,7 @@
 //! One file a command; wiring only. Errors end here: on standard error, in words, with an exit code.
 
 mod baselines;
+mod batch;
 mod compare;
 mod completions;
 mod doctor;
@@ -45,6 +46,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Resume(args) => resume::run(&args, &global),
         Command::Eval(args) => eval::run(&args, &global),
         Command::Baselines(args) => baselines::run(&args, &global),
+        Command::Batch(args) => batch::run(&args, &global),
         Command::Show(args) => show::run(&args, &global),
         Command::Compare(args) => compare::run(&args, &global),
         Command::Export(args) => export::run(&args, &global),

@@ -12,6 +12,12 @@ pub(super) fn run(args: &ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
     let interrupt = super::on_interrupt()?;
     let (mut run, past) = RunWriter::resume(&args.dir)?;
     let config = run.config.clone();
+    if config.proposers.is_empty() {
+        bail!(
+            "{} is a batch; the `warptree batch` command that began it goes on with it",
+            args.dir.display()
+        );
+    }
     if config.warptree != env!("CARGO_PKG_VERSION") {
         note(&format!(
             "the run was made by warptree {}; this is {}",

@@ -1,6 +1,6 @@
 //! `trace`: a run as one file.
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 
 use super::{Exit, note};
 use crate::cli::TraceArgs;
@@ -18,7 +18,11 @@ pub(super) fn run(args: &TraceArgs) -> anyhow::Result<Exit> {
             args.to.display()
         );
     }
-    let run = StoredRun::open(&args.dir)?;
+    let mut runs = args.dirs.iter().map(|dir| StoredRun::open(dir));
+    let mut run = runs.next().context("no run is named")??;
+    for shard in runs {
+        run.merge(shard?)?;
+    }
     write_trace(&run, &args.to)?;
     note(&format!(
         "{}: {} events",

@@ -28,11 +28,9 @@ impl Contenders {
                 evaluation,
                 ..
             } => {
-                if let Some(measurement) = evaluation.verdict.measurement() {
+                if let Some(cost) = evaluation.cost() {
                     let key = (*node, point.clone());
-                    let factor = measurement.score.instructions.factor();
-                    self.costs
-                        .insert(key.clone(), measurement.time.nanos().get() / factor);
+                    self.costs.insert(key.clone(), cost);
                     self.order.push(key);
                 }
             }

@@ -57,6 +57,15 @@ pub struct Evaluation {
     pub kernel: Option<Kernel>,
 }
 
+impl Evaluation {
+    /// What ranks it: a valid kernel's time in nanoseconds over the part of its score that is not time. The
+    /// least is the best.
+    pub fn cost(&self) -> Option<f64> {
+        let measurement = self.verdict.measurement()?;
+        Some(measurement.time.nanos().get() / measurement.score.instructions.factor())
+    }
+}
+
 /// The bytes that were judged: what is timed, profiled and exported is what was assembled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {

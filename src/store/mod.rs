@@ -66,6 +66,47 @@ impl StoredRun {
     }
 }
 
+impl StoredRun {
+    /// Takes in another shard of the same batch.
+    pub fn merge(&mut self, shard: Self) -> Result<(), StoreError> {
+        let alike = |config: &RunConfig| RunConfig {
+            baseline: None,
+            baselines: None,
+            ..config.clone()
+        };
+        let searches = !self.config.proposers.is_empty();
+        if searches || alike(&self.config) != alike(&shard.config) {
+            return Err(StoreError::NoShards {
+                one: self.folder.clone(),
+                other: shard.folder,
+            });
+        }
+        let offset = self.lines.last().map_or(0, |line| line.elapsed_ms);
+        self.lines
+            .retain(|line| !matches!(line.event, Event::Finished { .. }));
+        let first = self.lines.len() as u64;
+        self.lines
+            .extend((first..).zip(shard.lines).map(|(seq, line)| Line {
+                seq,
+                elapsed_ms: line.elapsed_ms + offset,
+                event: line.event,
+            }));
+        // each shard had its own leaders
+        let mut least = f64::INFINITY;
+        for line in &mut self.lines {
+            if let Event::Evaluated {
+                evaluation, best, ..
+            } = &mut line.event
+            {
+                let cost = evaluation.cost().unwrap_or(f64::INFINITY);
+                *best = cost < least;
+                least = least.min(cost);
+            }
+        }
+        Ok(())
+    }
+}
+
 impl RunWriter {
     /// Makes a new run folder with the texts of the sources under its root. An existing run is never
     /// overwritten. `run.toml` comes last: a folder that has it has all that a resume needs.
@@ -155,6 +196,14 @@ pub enum StoreError {
     /// A trace cannot be added to.
     #[error("a trace is read only; a run goes on in its folder")]
     ReadOnly,
+    /// Only parts of one batch make a whole.
+    #[error("{} and {} are no parts of one batch: task, device, tools, seed or sources differ, or they are searches", one.display(), other.display())]
+    NoShards {
+        /// A run.
+        one: PathBuf,
+        /// Another.
+        other: PathBuf,
+    },
     /// Somebody is writing it.
     #[error("{} is in use by another warptree process", path.display())]
     Locked {

@@ -14,7 +14,7 @@ const KILLS: u32 = 100;
 const BUDGET: &str = "60";
 
 /// A Kernel Tuner cache of 8 × 8 × 6 settings, some failed.
-fn table() -> String {
+pub(super) fn table() -> String {
     let mut cache = String::new();
     for a in 0..8 {
         for b in 0..8 {

@@ -1,0 +1,99 @@
+//! Batches: every setting once, in shards that make a whole, and nothing judged twice.
+
+use std::path::Path;
+use std::process::Output;
+
+use warptree::store::{Event, StoredRun};
+
+fn warptree(folder: &Path, args: &[&str]) -> Output {
+    super::warptree(folder).args(args).output().expect("runs")
+}
+
+/// Settings judged in a run folder or trace, as text, sorted.
+fn judged(path: &Path) -> Vec<String> {
+    let run = StoredRun::open(path).expect("opens");
+    let mut settings: Vec<String> = run
+        .lines
+        .iter()
+        .filter_map(|line| match &line.event {
+            Event::Evaluated { setting, .. } => Some(format!("{setting:?}")),
+            _ => None,
+        })
+        .collect();
+    settings.sort();
+    settings
+}
+
+#[test]
+fn shards_make_a_whole_and_nothing_is_judged_twice() {
+    let scratch = tempfile::tempdir().expect("scratch");
+    let path = |name: &str| scratch.path().join(name);
+    std::fs::write(path("k.json"), super::kill::table()).expect("writes");
+    let device = "recorded:k.json";
+    let batch = |out: &str, more: &[&str]| {
+        let args = ["batch", "k", "--device", device, "--out", out];
+        let output = warptree(scratch.path(), &[&args, more].concat());
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), text, errors)
+    };
+    let (code, text, errors) = batch("all", &["--sample", "100000"]);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(text.starts_with("384 judged"), "{text}");
+    let all = judged(&path("all"));
+    assert_eq!(all.len(), 384);
+    let mut distinct = all.clone();
+    distinct.dedup();
+    assert_eq!(distinct.len(), 384);
+
+    let (_, again, _) = batch("all", &["--sample", "100000"]);
+    assert!(again.starts_with("0 judged"), "{again}");
+    assert_eq!(judged(&path("all")), all);
+
+    batch("some", &["--sample", "50"]);
+    let some = judged(&path("some"));
+    assert_eq!(some.len(), 51, "the default and fifty others");
+    for shard in ["1/3", "2/3", "3/3"] {
+        let out = format!("part-{}", &shard[..1]);
+        let (code, _, errors) = batch(&out, &["--sample", "50", "--shard", shard]);
+        assert_eq!(code, Some(0), "{errors}");
+        assert_eq!(judged(&path(&out)).len(), 17);
+    }
+    let merged = ["trace", "part-1", "part-2", "part-3", "--to", "t.jsonl.gz"];
+    let output = warptree(scratch.path(), &merged);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(judged(&path("t.jsonl.gz")), some);
+    let best = |path: &Path| {
+        let run = StoredRun::open(path).expect("opens");
+        let story = warptree::report::Story::read(&run, 1).expect("reads");
+        let winner = story.winner.expect("a winner").measurement.time.nanos();
+        assert_eq!(winner, story.top[0].time);
+        winner
+    };
+    assert_eq!(best(&path("t.jsonl.gz")), best(&path("some")));
+
+    let (code, _, errors) = batch("some", &["--sample", "50", "--seed", "3"]);
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("another seed"), "{errors}");
+    let output = warptree(scratch.path(), &["resume", "some"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("is a batch"), "{errors}");
+    let output = warptree(
+        scratch.path(),
+        &["trace", "all", "some", "--to", "x.jsonl.gz"],
+    );
+    assert!(
+        output.status.success(),
+        "both are parts of what the same sources gave"
+    );
+    let search = [
+        "search", "k", "--device", device, "--budget", "5", "--out", "s",
+    ];
+    warptree(scratch.path(), &search);
+    let output = warptree(
+        scratch.path(),
+        &["trace", "s", "some", "--to", "y.jsonl.gz"],
+    );
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("no parts of one batch"), "{errors}");
+}
