@@ -1,40 +1,74 @@
 //! `doctor`: what this machine has and lacks for the work, each with what to do about it.
 
+use std::fmt::Write as _;
+use std::process::Command;
+use std::time::Duration;
+
 use serde::Serialize;
 
 use super::{Exit, answer, note};
 use crate::cli::Global;
-use crate::device::cuda;
+use crate::device::cuda::{self, CudaDevice, LibraryError, Sample, ceilings};
+use crate::device::{Device as _, RigError};
+use crate::evaluate::profile::{self, Profiler};
+use crate::evaluate::sanitizer::{Check, Sanitizer};
+use crate::source::DType;
 use crate::task::Catalogue;
+use crate::toolchain::process::{self, Limits};
 use crate::toolchain::{self, Network, Places};
 
-#[derive(Serialize)]
+/// Below this share of what its facts promise a GPU is busy, hot or capped.
+const FIT: f64 = 0.75;
+
+#[derive(Debug, Serialize)]
 struct Finding {
     what: &'static str,
     state: State,
     detail: String,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum State {
-    Good,
+    Ok,
+    /// It is there, and something about it wants attention.
+    Warn,
     /// The program works without it, with less.
-    Absent,
+    Missing,
     /// Searches cannot run.
     Bad,
 }
 
+impl State {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Missing => "missing",
+            Self::Bad => "bad",
+        }
+    }
+}
+
+fn finding(what: &'static str, state: State, detail: impl Into<String>) -> Finding {
+    Finding {
+        what,
+        state,
+        detail: detail.into(),
+    }
+}
+
 pub(super) fn run(global: &Global) -> anyhow::Result<Exit> {
-    let findings = [tasks(global), assembler(global), gpu()];
+    let places = Places::from_environment(global.ptxas.clone());
+    let ptxas = toolchain::ptxas(&places, Network::Forbidden, &note);
+    let version = ptxas.as_ref().ok().map(|found| found.version.clone());
+    let mut findings = vec![tasks(global), assembler(global, ptxas)];
+    findings.extend(gpus(version.as_deref(), &places));
+    findings.push(torch(global));
     let mut text = String::new();
     for finding in &findings {
-        let mark = match finding.state {
-            State::Good => "ok",
-            State::Absent => "--",
-            State::Bad => "!!",
-        };
-        text.push_str(&format!("{mark}  {:<8} {}\n", finding.what, finding.detail));
+        let word = finding.state.word();
+        let _infallible = writeln!(text, "{word:<8} {:<18} {}", finding.what, finding.detail);
     }
     answer(global.json, text, &findings)?;
     let bad = findings.iter().any(|finding| finding.state == State::Bad);
@@ -49,73 +83,260 @@ fn tasks(global: &Global) -> Finding {
             .try_for_each(|name| catalogue.task(name).map(drop))?;
         Ok(names)
     });
-    let (state, detail) = match loaded {
-        Ok(names) => (State::Good, names.join(", ")),
-        Err(error) => (State::Bad, error.to_string()),
-    };
-    Finding {
-        what: "tasks",
-        state,
-        detail,
+    match loaded {
+        Ok(names) => finding("tasks", State::Ok, names.join(", ")),
+        Err(error) => finding("tasks", State::Bad, error.to_string()),
     }
 }
 
 /// Looks, and installs nothing: a search does that when it needs to.
-fn assembler(global: &Global) -> Finding {
-    let places = Places::from_environment(global.ptxas.clone());
-    let (state, detail) = match toolchain::ptxas(&places, Network::Forbidden, &note) {
-        Ok(found) => (
-            State::Good,
+fn assembler(
+    global: &Global,
+    found: Result<toolchain::Ptxas, toolchain::ToolchainError>,
+) -> Finding {
+    match found {
+        Ok(found) => finding(
+            "ptxas",
+            State::Ok,
             format!("{} at {}", found.version, found.path.display()),
         ),
-        Err(error) if global.offline => (State::Bad, error.to_string()),
-        Err(_) => (
-            State::Absent,
+        Err(error) if global.offline => finding("ptxas", State::Bad, error.to_string()),
+        Err(_) => finding(
+            "ptxas",
+            State::Missing,
             format!(
                 "not found; the first search installs {} {} into the cache folder with pip",
                 toolchain::PACKAGE,
                 toolchain::VERSION
             ),
         ),
-    };
-    Finding {
-        what: "ptxas",
-        state,
-        detail,
     }
 }
 
-fn gpu() -> Finding {
+/// Every GPU; what else only a GPU can tell is asked of the first.
+fn gpus(ptxas: Option<&str>, places: &Places) -> Vec<Finding> {
     if !cuda::driver_present() {
         let detail = "no NVIDIA driver: kernels are judged by the simulator, times are estimates";
-        return Finding {
-            what: "gpu",
-            state: State::Absent,
-            detail: detail.into(),
-        };
+        return vec![finding("gpu", State::Missing, detail)];
     }
-    let opened = cuda::WorkerCommand::current()
-        .map_err(anyhow::Error::from)
-        .and_then(|command| {
-            Ok(cuda::CudaDevice::open(
-                0,
-                command,
-                cuda::Options::default(),
-            )?)
+    let open = |ordinal: u32| -> anyhow::Result<CudaDevice> {
+        let command = cuda::WorkerCommand::current()?;
+        Ok(CudaDevice::open(
+            ordinal,
+            command,
+            cuda::Options::default(),
+        )?)
+    };
+    let first = match open(0) {
+        Ok(device) => device,
+        Err(error) => return vec![finding("gpu", State::Warn, format!("{error:#}"))],
+    };
+    let mut findings = vec![driver(first.ready().driver, ptxas), gpu(&first)];
+    for ordinal in 1..first.ready().gpu_count {
+        findings.push(match open(ordinal) {
+            Ok(device) => gpu(&device),
+            Err(error) => finding("gpu", State::Warn, format!("{error:#}")),
         });
-    let (state, detail) = match opened {
-        Ok(device) => {
-            let gpu = crate::device::Device::gpu(&device);
-            (
-                State::Good,
-                format!("{} ({}), {} SMs", gpu.name, gpu.arch, gpu.sm_count),
+    }
+    findings.push(told("ceilings", measured(&first)));
+    findings.push(told("counters", counters(&first, places)));
+    findings.push(told("compute-sanitizer", checker(&first, places)));
+    findings.push(nvrtc(&first));
+    findings.push(cublaslt(&first));
+    findings
+}
+
+/// A check that itself can break the rig.
+fn told(what: &'static str, checked: Result<Finding, RigError>) -> Finding {
+    checked.unwrap_or_else(|error| finding(what, State::Warn, error.to_string()))
+}
+
+fn driver(driver: u32, ptxas: Option<&str>) -> Finding {
+    let (major, minor) = (driver / 1000, driver % 1000 / 10);
+    let newest = format!("supports CUDA {major}.{minor}");
+    let of_ptxas = ptxas.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
+    match (ptxas, of_ptxas) {
+        (Some(version), Some(of_ptxas)) if of_ptxas > major => finding(
+            "driver",
+            State::Warn,
+            format!(
+                "{newest}; it may refuse what ptxas {version} makes: update the driver, or name a ptxas \
+                 {major}.x with --ptxas"
+            ),
+        ),
+        (Some(version), _) => finding("driver", State::Ok, format!("{newest}, ptxas is {version}")),
+        (None, _) => finding("driver", State::Ok, newest),
+    }
+}
+
+fn gpu(device: &CudaDevice) -> Finding {
+    let gpu = device.gpu();
+    let (free, total) = device.ready().memory;
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    let detail = format!(
+        "cuda:{} {} ({}), {} SMs, {:.0} of {:.0} GiB free",
+        device.ordinal(),
+        gpu.name,
+        gpu.arch,
+        gpu.sm_count,
+        gib(free),
+        gib(total)
+    );
+    if (free as f64) < 0.5 * total as f64 {
+        let detail = format!("{detail}; another program holds it: times will not be trustworthy");
+        return finding("gpu", State::Warn, detail);
+    }
+    finding("gpu", State::Ok, detail)
+}
+
+fn measured(device: &CudaDevice) -> Result<Finding, RigError> {
+    let found = ceilings(device)?;
+    let detail = format!(
+        "copy {:.2} TB/s ({:.0} % of the theoretical bandwidth), fp32 {:.1} TFLOP/s ({:.0} % of the peak)",
+        found.copy / 1e12,
+        found.copy_share * 100.0,
+        found.fp32 / 1e12,
+        found.fp32_share * 100.0
+    );
+    Ok(if found.copy_share.min(found.fp32_share) < FIT {
+        let detail =
+            format!("{detail}; less than it should: is it shared, hot, or are its clocks capped?");
+        finding("ceilings", State::Warn, detail)
+    } else {
+        finding("ceilings", State::Ok, detail)
+    })
+}
+
+fn counters(device: &CudaDevice, places: &Places) -> Result<Finding, RigError> {
+    let profiler = match Profiler::find(places) {
+        Ok(profiler) => profiler,
+        Err(reason) => {
+            let detail = format!("{reason}; kernels are not profiled");
+            return Ok(finding("counters", State::Missing, detail));
+        }
+    };
+    let sample = Sample::copy()?;
+    let subject = profile::Subject {
+        job: sample.job(),
+        lines: None,
+    };
+    let Some(reserved) = device.reserve() else {
+        return Ok(finding("counters", State::Missing, "this is no GPU"));
+    };
+    let profiles = profiler.profile(reserved.ordinal, device.gpu(), &[subject])?;
+    Ok(match profiles.into_iter().next() {
+        Some(Ok(_)) => {
+            let detail = format!("{} reads them", profiler.name());
+            finding("counters", State::Ok, detail)
+        }
+        Some(Err(error)) => {
+            let detail = format!("{}: {error}", profiler.name());
+            finding("counters", State::Warn, detail)
+        }
+        None => finding("counters", State::Warn, "ncu was not asked"),
+    })
+}
+
+fn checker(device: &CudaDevice, places: &Places) -> Result<Finding, RigError> {
+    let what = "compute-sanitizer";
+    let sanitizer = match Sanitizer::find(places) {
+        Ok(sanitizer) => sanitizer,
+        Err(reason) => {
+            let detail = format!("{reason}; winners are not checked for races in shared memory");
+            return Ok(finding(what, State::Missing, detail));
+        }
+    };
+    let sample = Sample::copy()?;
+    let Some(reserved) = device.reserve() else {
+        return Ok(finding(what, State::Missing, "this is no GPU"));
+    };
+    let found = sanitizer.check(Check::Memory, reserved.ordinal, &[sample.job()])?;
+    Ok(match found {
+        Ok(findings) if findings.is_empty() => finding(what, State::Ok, sanitizer.name()),
+        Ok(findings) => {
+            let first = findings.first().map_or("", |first| first.message.as_str());
+            let detail = format!(
+                "{} finds fault with a known-good kernel: {first}",
+                sanitizer.name()
+            );
+            finding(what, State::Warn, detail)
+        }
+        Err(reason) => finding(what, State::Warn, format!("{}: {reason}", sanitizer.name())),
+    })
+}
+
+fn nvrtc(device: &CudaDevice) -> Finding {
+    let source = r#"extern "C" __global__ void k(float* x) { x[0] = 1.0f; }"#;
+    match device.compile(source, &["--gpu-architecture=compute_80".to_owned()]) {
+        Ok(Ok(_)) => finding("nvrtc", State::Ok, "compiles CUDA C"),
+        Ok(Err(log)) => finding("nvrtc", State::Warn, log),
+        Err(LibraryError::Refused(reason)) => finding(
+            "nvrtc",
+            State::Missing,
+            format!("{reason}; baselines in CUDA C are not measured"),
+        ),
+        Err(LibraryError::Rig(error)) => finding("nvrtc", State::Warn, error.to_string()),
+    }
+}
+
+fn cublaslt(device: &CudaDevice) -> Finding {
+    let product = cuda::protocol::Product {
+        m: 1024,
+        n: 1024,
+        k: 1024,
+        a_transposed: false,
+        b_transposed: false,
+        input: DType::F32,
+        output: DType::F32,
+        fast: false,
+    };
+    match device.algorithms(product, 1) {
+        Ok((version, _)) => finding("cublaslt", State::Ok, format!("version {version}")),
+        Err(LibraryError::Refused(reason)) => finding(
+            "cublaslt",
+            State::Missing,
+            format!("{reason}; matrix products have no tuned baseline"),
+        ),
+        Err(LibraryError::Rig(error)) => finding("cublaslt", State::Warn, error.to_string()),
+    }
+}
+
+/// Whether the Python that baselines use has PyTorch, and PyTorch a GPU.
+fn torch(global: &Global) -> Finding {
+    const ASK: &str = "import torch; print(torch.__version__, torch.cuda.is_available())";
+    let python = global.python.display();
+    let limits = Limits {
+        time: Duration::from_secs(60),
+        output: 1 << 16,
+    };
+    let mut command = Command::new(&global.python);
+    let done = match process::run(command.args(["-c", ASK]), limits) {
+        Ok(done) => done,
+        Err(error) => {
+            let detail = format!("{python} does not start ({error}); name a Python with --python");
+            return finding("torch", State::Missing, detail);
+        }
+    };
+    let said = done.stdout.split_whitespace().collect::<Vec<_>>();
+    match said[..] {
+        [version, "True"] => finding("torch", State::Ok, format!("{version} of {python}")),
+        [version, _] => finding(
+            "torch",
+            State::Warn,
+            format!("{version} of {python} sees no GPU; its baselines are not measured"),
+        ),
+        _ => {
+            let why = done
+                .stderr
+                .lines()
+                .last()
+                .unwrap_or("it said nothing")
+                .trim();
+            finding(
+                "torch",
+                State::Missing,
+                format!("{python} has no PyTorch ({why}); name one that has with --python"),
             )
         }
-        Err(error) => (State::Absent, error.to_string()),
-    };
-    Finding {
-        what: "gpu",
-        state,
-        detail,
     }
 }

@@ -3,6 +3,7 @@
 //! on. Calls are one at a time on each GPU.
 
 mod cache;
+mod ceilings;
 mod conversation;
 mod digest;
 mod driver;
@@ -24,6 +25,7 @@ mod session;
 pub mod timing;
 pub mod worker;
 
+pub use ceilings::{Ceilings, Sample, ceilings};
 pub use driver::present as driver_present;
 pub use library::{Compiled, LibraryError, ProductJob, Subject};
 pub use link::WorkerCommand;
