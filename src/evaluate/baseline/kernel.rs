@@ -134,6 +134,21 @@ fn includes() -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
+    /// What comes of a task's CUDA C is a source with an entry and a launch.
+    #[test]
+    fn the_transposes_cuda_c_has_a_header_that_fits() {
+        let catalogue = crate::task::Catalogue::open(None).expect("the tasks are here");
+        let task = catalogue.task("transpose").expect("it loads");
+        let text = std::str::from_utf8(&task.files["tiled.cu"]).expect("text");
+        let ptx = ".version 8.0\n.target sm_90\n.address_size 64\n\
+                   .visible .entry transpose_tiled(.param .u64 x, .param .u64 out, \
+                   .param .u32 rows, .param .u32 cols) { ret; }\n";
+        let source = Source::parse(&with_header(text, ptx)).expect("a source");
+        let point = source.space().default_point().expect("no knobs");
+        let candidate = source.render(&point).expect("it renders");
+        assert!(candidate.module.is_ok());
+    }
+
     const COPY: &str = r#"
     //@ launch copy grid=(ceil_div(n, 256)) block=(256) args=(x, out, n)
 extern "C" __global__ void copy(const float* x, float* out, unsigned n) {
