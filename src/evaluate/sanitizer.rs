@@ -182,13 +182,9 @@ pub fn parse(log: &str) -> Result<Vec<Finding>, String> {
             last = text.to_owned();
         }
     }
-    // the driver's error that follows is the finding's consequence
-    if findings
-        .iter()
-        .any(|finding| !finding.message.starts_with(CONSEQUENCE))
-    {
-        findings.retain(|finding| !finding.message.starts_with(CONSEQUENCE));
-    }
+    // a driver's error is a finding's consequence, or the runner's own business: it asks for a kernel's
+    // parameters until there are no more
+    findings.retain(|finding| !finding.message.starts_with(CONSEQUENCE));
     match (summary, last.is_empty()) {
         (true, _) => Ok(findings),
         (false, false) => Err(last),

@@ -60,6 +60,7 @@ fn finding(message: &str, warning: bool, places: &[u64]) -> Finding {
 fn captured_reports_are_read_as_expected() {
     let cases: &[(&str, &[Finding])] = &[
         ("memcheck-clean.log", &[]),
+        ("memcheck-api-error.log", &[]),
         (
             "memcheck-out-of-bounds.log",
             &[finding(
