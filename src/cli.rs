@@ -107,6 +107,9 @@ pub struct JudgeArgs {
     /// Threads that assemble and judge; all cores by default. The result does not depend on it.
     #[arg(long, value_name = "N")]
     pub jobs: Option<usize>,
+    /// Keep what ncu and compute-sanitizer write in this folder.
+    #[arg(long, value_name = "DIR")]
+    pub tool_logs: Option<PathBuf>,
 }
 
 /// Which model answers, and how much of it.

@@ -215,25 +215,47 @@ fn counters(device: &CudaDevice, places: &Places) -> Result<Finding, RigError> {
             return Ok(finding("counters", State::Missing, detail));
         }
     };
-    let sample = Sample::copy()?;
-    let subject = profile::Subject {
+    let copy = Sample::copy()?;
+    let adds = Sample::multiply_add(device.gpu().sm_count)?;
+    let subjects = [&copy, &adds].map(|sample| profile::Subject {
         job: sample.job(),
         lines: None,
-    };
+    });
     let Some(reserved) = device.reserve() else {
         return Ok(finding("counters", State::Missing, "this is no GPU"));
     };
-    let profiles = profiler.profile(reserved.ordinal, device.gpu(), &[subject])?;
-    Ok(match profiles.into_iter().next() {
-        Some(Ok(_)) => {
-            let detail = format!("{} reads them", profiler.name());
-            finding("counters", State::Ok, detail)
+    let profiles = profiler.profile(reserved.ordinal, device.gpu(), &subjects)?;
+    let name = profiler.name();
+    let mut read = Vec::new();
+    for profile in profiles {
+        match profile {
+            Ok(profile) => read.push(profile),
+            Err(error) => {
+                return Ok(finding("counters", State::Warn, format!("{name}: {error}")));
+            }
         }
-        Some(Err(error)) => {
-            let detail = format!("{}: {error}", profiler.name());
-            finding("counters", State::Warn, detail)
-        }
-        None => finding("counters", State::Warn, "ncu was not asked"),
+    }
+    let [copied, added] = &read[..] else {
+        return Ok(finding(
+            "counters",
+            State::Warn,
+            format!("{name} was not asked"),
+        ));
+    };
+    let fp32 = added.flops().into_iter().find(|(unit, _)| unit == "fp32");
+    let counted = fp32.map_or(0.0, |(_, flops)| flops.0);
+    let detail = format!(
+        "{name} reads them: {counted:.0} fp32 operations of {:.0}, {} of {} read with cold caches",
+        adds.flops.0,
+        copied.dram_read(),
+        copy.reads
+    );
+    let exact = counted == adds.flops.0 && copied.dram_read().0 as f64 > 0.98 * copy.reads.0 as f64;
+    Ok(if exact {
+        finding("counters", State::Ok, detail)
+    } else {
+        let detail = format!("{detail}; they do not agree: audits by profile would be wrong here");
+        finding("counters", State::Warn, detail)
     })
 }
 

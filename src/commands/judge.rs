@@ -135,7 +135,11 @@ pub(super) fn open(wanted: Wanted<'_>, global: &Global) -> anyhow::Result<Judge>
         pipeline
     } else {
         let places = Places::from_environment(global.ptxas.clone());
-        pipeline.with_observers(Observers::find(&places))
+        let observers = Observers::find(&places);
+        pipeline.with_observers(match &wanted.judge.tool_logs {
+            Some(folder) => observers.keeping(folder),
+            None => observers,
+        })
     };
     let (baseline, baselines) = denominators(&pipeline, wanted.over)?;
     Ok(Judge {

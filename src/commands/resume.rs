@@ -28,6 +28,7 @@ pub(super) fn run(args: &ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
     let mut global = global.clone();
     global.tasks = global.tasks.or_else(|| config.tasks_dir.clone());
     let judge_args = JudgeArgs {
+        tool_logs: None,
         device: config.device.clone(),
         arch: Some(config.arch),
         jobs: args.jobs,

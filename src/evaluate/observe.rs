@@ -2,6 +2,7 @@
 //! profiler for those that take the lead, a memory checker for those about which a claim is made. On a
 //! machine without the tools, or without the permission, it says so.
 
+use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::profile::{self, LineMap, NcuError, NotProfiled, Profile, Profiler};
@@ -75,6 +76,16 @@ impl Observers {
             sanitizer,
             lead: Mutex::new(None),
             refused: OnceLock::new(),
+        }
+    }
+
+    /// Leaves what the tools write in this folder.
+    pub fn keeping(self, folder: &Path) -> Self {
+        let folder = || folder.to_owned();
+        Self {
+            profiler: self.profiler.map(|profiler| profiler.keeping(folder())),
+            sanitizer: self.sanitizer.map(|sanitizer| sanitizer.keeping(folder())),
+            ..self
         }
     }
 

@@ -421,17 +421,17 @@ impl Pipeline {
         };
         let mut timed = *timed;
         let unprofiled = match self.profiled(aim, front, cubin, &job, &timed)? {
-            Ok(diagnosis) => {
+            Ok((diagnosis, missing)) => {
                 timed.diagnosis = Some(diagnosis);
-                None
+                missing
             }
-            Err(reason) => Some(reason),
+            Err(reason) => vec![format!("not profiled: {reason}")],
         };
-        let watched = Seen {
+        let seen = Seen {
             sanitised: sanitised.unwrap_or_default(),
             unprofiled,
         };
-        self.conclude(front, cubin, verified, timed, watched, source_line)
+        self.conclude(front, cubin, verified, timed, seen, source_line)
     }
 
     /// Audit, score and all the words: from here on nothing runs.
@@ -470,7 +470,7 @@ impl Pipeline {
             Time::Estimated { .. } => not_checked.extend(timed.notes),
             Time::Measured { .. } | Time::Recorded { .. } => {
                 checked.extend(timed.notes);
-                not_checked.extend(seen.unprofiled.map(|why| format!("not profiled: {why}")));
+                not_checked.extend(seen.unprofiled);
             }
         }
         not_checked.extend(about.cannot_check.iter().cloned());
@@ -694,8 +694,8 @@ impl Keyed for Pipeline {
 /// What the tools that watch a GPU saw.
 struct Seen {
     sanitised: Checked,
-    /// Why there is no profile, where there is none.
-    unprofiled: Option<String>,
+    /// What a profile does not tell, or why there is none.
+    unprofiled: Vec<String>,
 }
 
 /// Machine code does not tell every PTX instruction: one that was not counted is not one that did not run.

@@ -1,10 +1,11 @@
 //! Runs candidates under NVIDIA's compute-sanitizer: memory, races, barriers. What it reports becomes
 //! findings with the place in the machine code. It decides no verdict.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use super::profile;
 use crate::device::cuda::{WorkerCommand, replay};
 use crate::device::{Job, RigError};
 use crate::toolchain::process::{self, Limits};
@@ -60,6 +61,7 @@ pub struct Finding {
 pub struct Sanitizer {
     found: Found,
     runner: WorkerCommand,
+    keep: Option<PathBuf>,
 }
 
 impl Sanitizer {
@@ -79,7 +81,19 @@ impl Sanitizer {
 
     /// With a given tool and runner.
     pub fn new(found: Found, runner: WorkerCommand) -> Self {
-        Self { found, runner }
+        Self {
+            found,
+            runner,
+            keep: None,
+        }
+    }
+
+    /// Leaves what it writes in this folder, as `TOOL-N.log`.
+    pub fn keeping(self, folder: PathBuf) -> Self {
+        Self {
+            keep: Some(folder),
+            ..self
+        }
     }
 
     /// `compute-sanitizer 2025.3.1.0`.
@@ -131,6 +145,9 @@ impl Sanitizer {
             message: format!("{} cannot be run: {error}", self.found.path.display()),
         })?;
         let said = format!("{}\n{}\n{}", read(&log), done.stdout, done.stderr);
+        if let Some(folder) = &self.keep {
+            profile::keep(folder, check.tool(), &said).map_err(io("keeping the log"))?;
+        }
         let progress = replay::progress(&report);
         Ok(match (parse(&said), progress.failed) {
             (Err(message), _) => Err(format!("{}: {message} ({})", check.tool(), done.ending)),

@@ -24,15 +24,16 @@ fn data(name: &str) -> PathBuf {
 }
 
 const ENTRY: &str = ".version 8.0\n.target sm_90a\n.address_size 64\n\
-                     .visible .entry k(.param .u64 x)\n{\n  ret;\n}\n";
+                     .visible .entry k(.param .u64 x)\n{\n  ret;\n}\n\
+                     .visible .entry first(.param .u64 x)\n{\n  ret;\n}\n";
 
 fn h200() -> Gpu {
     Gpu::default()
 }
 
-fn plan(launches: usize) -> LaunchPlan {
+fn plan(entry: &str, launches: usize) -> LaunchPlan {
     let launch = Launch {
-        entry: "k".into(),
+        entry: entry.into(),
         grid: [1056, 1, 1],
         block: [256, 1, 1],
         smem: Bytes(0),
@@ -103,7 +104,17 @@ impl Stub {
         calls: &[usize],
         gpu: &Gpu,
     ) -> Vec<Result<Profile, NotProfiled>> {
-        let plans: Vec<LaunchPlan> = calls.iter().map(|launches| plan(*launches)).collect();
+        let plans: Vec<LaunchPlan> = calls.iter().map(|launches| plan("k", *launches)).collect();
+        self.profile_plans(profiler, &plans, gpu, None)
+    }
+
+    fn profile_plans(
+        &self,
+        profiler: &Profiler,
+        plans: &[LaunchPlan],
+        gpu: &Gpu,
+        lines: Option<&LineMap>,
+    ) -> Vec<Result<Profile, NotProfiled>> {
         let buffers = [Buffer {
             name: "x".into(),
             dtype: DType::F32,
@@ -122,7 +133,7 @@ impl Stub {
                     buffers: &buffers,
                     sampled: &[],
                 },
-                lines: None,
+                lines,
             })
             .collect();
         profiler.profile(0, gpu, &subjects).unwrap()
@@ -140,6 +151,8 @@ pub fn log_of(kernel: &str, grid: &str, block: &str, rows: &[&[(&str, &str)]]) -
     let set = MetricSet::of(SmArch::SM_90A).unwrap();
     let mut metrics: Vec<&str> = set.hardware();
     metrics.extend(set.derived());
+    let by_address = set.by_address();
+    metrics.extend(by_address.iter().map(String::as_str));
     let fixed = ["ID", "Process ID", "Kernel Name", "Block Size", "Grid Size"];
     let quoted = |fields: &[String]| {
         let fields: Vec<String> = fields.iter().map(|field| format!("\"{field}\"")).collect();
@@ -391,6 +404,80 @@ fn what_does_not_belong_to_the_call_is_no_profile() {
     }
 }
 
+fn line_map() -> LineMap {
+    let running = fs::read(data("lines.cubin")).unwrap();
+    let described = fs::read(data("lines-lineinfo.cubin")).unwrap();
+    LineMap::new(&running, &described).unwrap()
+}
+
+#[test]
+fn values_by_address_name_the_line() {
+    // where ld.shared, of 8-way conflicts, and bar.sync stand in the machine code of `first`
+    let running = fs::read(data("lines.cubin")).unwrap();
+    let base = 0x7f00_0000_0000u64;
+    let at = |opcode: u16| {
+        let code = code(&running, ".text.first");
+        base + code.iter().find(|(_, found)| *found == opcode).unwrap().0
+    };
+    let (load, barrier) = (at(0x984), at(0xb1d));
+    let executed = format!("30 ({base:#x}: 10; {load:#x}: 10; {barrier:#x}: 10)");
+    let wavefronts = format!("90 ({load:#x}: 80; {barrier:#x}: 10)");
+    let ideal = format!("20 ({load:#x}: 10; {barrier:#x}: 10)");
+    let waiting = format!("12 ({base:#x}: 2; {barrier:#x}: 10)");
+    let given = with(&[
+        ("inst_executed", &executed),
+        ("memory_l1_wavefronts_shared", &wavefronts),
+        ("memory_l1_wavefronts_shared_ideal", &ideal),
+        ("smsp__pcsamp_warps_issue_stalled_barrier", &waiting),
+        ("smsp__warps_issue_stalled_barrier.sum", "80"),
+        ("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum", "80"),
+        (
+            "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+            "70",
+        ),
+        (
+            "l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.pct_of_peak_sustained_elapsed",
+            "25",
+        ),
+    ]);
+    let log = log_of("first", "(1056, 1, 1)", "(256, 1, 1)", &[&given]);
+    let stub = Stub::new();
+    let profiler = stub.profiler(&[(log, ENDED, 0)]);
+    let map = line_map();
+    let profiles = stub.profile_plans(&profiler, &[plan("first", 1)], &h200(), Some(&map));
+    let found = diagnose(profiles[0].as_ref().unwrap(), &h200(), &[]);
+    let text = fs::read_to_string(data("lines.ptx")).unwrap();
+    let quoted = |words: &str| {
+        let evidence = found
+            .evidence
+            .iter()
+            .find(|e| e.text.contains(words))
+            .unwrap();
+        text.lines()
+            .nth(evidence.line.unwrap() as usize - 1)
+            .unwrap()
+    };
+    assert!(quoted("conflict 8-way").contains("ld.shared"));
+    assert!(quoted("of stalls: barrier").contains("bar.sync"));
+}
+
+#[test]
+fn an_ncu_that_does_not_know_values_by_address_profiles_without_lines() {
+    let stub = Stub::new();
+    let unknown = "==ERROR== Failed to find metric memory_l1_wavefronts_shared\n".to_owned();
+    let kept = stub.folder.path().join("kept");
+    let profiler = stub
+        .profiler(&[(unknown, ENDED, 1), (log(&[&[]]), ENDED, 0)])
+        .keeping(kept.clone());
+    let map = line_map();
+    let profiles = stub.profile_plans(&profiler, &[plan("k", 1)], &h200(), Some(&map));
+    let profile = profiles[0].as_ref().unwrap();
+    assert_eq!(profile.missing, ["lines of conflicts and stalls"]);
+    assert!(stub.asked()[0].contains("memory_l1_wavefronts_shared"));
+    assert!(!stub.asked()[1].contains("memory_l1_wavefronts_shared"));
+    assert!(kept.join("ncu-0.log").exists() && kept.join("ncu-1.log").exists());
+}
+
 #[test]
 fn an_architecture_without_counters_is_named() {
     let stub = Stub::new();
@@ -416,10 +503,9 @@ const OPCODES: &[(u16, &str)] = &[
 #[test]
 fn machine_code_is_traced_to_its_line() {
     let running = fs::read(data("lines.cubin")).unwrap();
-    let described = fs::read(data("lines-lineinfo.cubin")).unwrap();
     let text = fs::read_to_string(data("lines.ptx")).unwrap();
     let lines: Vec<&str> = text.lines().collect();
-    let map = LineMap::new(&running, &described).unwrap();
+    let map = line_map();
     for (entry, expected) in [("first", 6), ("second", 3)] {
         let mut seen = 0;
         for (offset, opcode) in code(&running, &format!(".text.{entry}")) {

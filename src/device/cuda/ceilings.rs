@@ -11,8 +11,8 @@ const TEXT: &str = include_str!("ceilings.ptx");
 /// Copied by the measurement.
 const COPIED: Bytes = Bytes(256 << 20);
 
-/// Copied where a call is only to be seen.
-const LITTLE: Bytes = Bytes(1 << 20);
+/// Copied where a call is only to be seen: more than caches hold.
+const LITTLE: Bytes = Bytes(128 << 20);
 
 const THREADS: u32 = 256;
 
@@ -40,13 +40,17 @@ pub struct Ceilings {
 
 /// A call that any GPU runs.
 pub struct Sample {
+    /// Bytes that it reads.
+    pub reads: Bytes,
+    /// fp32 operations that it does.
+    pub flops: Flops,
     module: Module,
     plan: LaunchPlan,
     buffers: Vec<Buffer>,
 }
 
 impl Sample {
-    /// A copy of a megabyte: something for a profiler or a checker to look at.
+    /// A copy: something for a profiler or a checker to look at.
     pub fn copy() -> Result<Self, RigError> {
         Self::copy_of(LITTLE)
     }
@@ -80,10 +84,11 @@ impl Sample {
             ],
             ..launch()
         };
-        Self::new(launch, vec![x, buffer("y", bytes)])
+        Self::new(launch, vec![x, buffer("y", bytes)], bytes, Flops(0.0))
     }
 
-    fn multiply_add(sm_count: u32) -> Result<Self, RigError> {
+    /// Multiply-adds in registers.
+    pub fn multiply_add(sm_count: u32) -> Result<Self, RigError> {
         let blocks = BLOCKS_PER_SM * sm_count;
         let launch = Launch {
             entry: "multiply_add".to_owned(),
@@ -97,15 +102,25 @@ impl Sample {
             ..launch()
         };
         let bytes = Bytes(u64::from(blocks) * u64::from(THREADS) * 4);
-        Self::new(launch, vec![buffer("y", bytes)])
+        let threads = f64::from(blocks) * f64::from(THREADS);
+        // and seven additions in the end
+        let flops = Flops(threads * (2.0 * f64::from(ROUNDS) * PER_ROUND + 7.0));
+        Self::new(launch, vec![buffer("y", bytes)], Bytes(0), flops)
     }
 
-    fn new(launch: Launch, buffers: Vec<Buffer>) -> Result<Self, RigError> {
+    fn new(
+        launch: Launch,
+        buffers: Vec<Buffer>,
+        reads: Bytes,
+        flops: Flops,
+    ) -> Result<Self, RigError> {
         let module = crate::ptx::parse(TEXT).map_err(|error| RigError::Tool {
             tool: "ceilings".to_owned(),
             message: error.message,
         })?;
         Ok(Self {
+            reads,
+            flops,
             module,
             plan: LaunchPlan {
                 launches: vec![launch],
@@ -121,11 +136,10 @@ impl Sample {
 pub fn ceilings(device: &dyn Device) -> Result<Ceilings, RigError> {
     let gpu = device.gpu();
     let copy = time(device, &Sample::copy_of(COPIED)?)?;
-    let add = time(device, &Sample::multiply_add(gpu.sm_count)?)?;
+    let adds = Sample::multiply_add(gpu.sm_count)?;
+    let took = time(device, &adds)?;
     let copy = 2.0 * COPIED.0 as f64 / copy.seconds();
-    let threads = f64::from(BLOCKS_PER_SM * gpu.sm_count) * f64::from(THREADS);
-    let flops = Flops(2.0 * threads * f64::from(ROUNDS) * PER_ROUND);
-    let fp32 = flops.0 / add.seconds();
+    let fp32 = adds.flops.0 / took.seconds();
     let peak = f64::from(gpu.sm_count) * 2.0 * f64::from(gpu.fp32_fma_per_cycle) * 1e6;
     Ok(Ceilings {
         copy,
@@ -197,9 +211,6 @@ mod tests {
         let add = Sample::multiply_add(1).expect("parses");
         let done = device.execute(&add.job()).expect("runs");
         let counted = done.flops.expect("the simulator counts");
-        let threads = f64::from(BLOCKS_PER_SM * THREADS);
-        let least = threads * 2.0 * f64::from(ROUNDS) * PER_ROUND;
-        // and seven additions in the end
-        assert_eq!(counted, [("fp32".to_owned(), Flops(least + 7.0 * threads))]);
+        assert_eq!(counted, [("fp32".to_owned(), add.flops)]);
     }
 }

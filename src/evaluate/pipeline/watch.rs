@@ -16,7 +16,8 @@ use crate::verdict::{Diagnosis, Time, Verdict};
 const NOT_THE_LEADER: &str = "only kernels that take the lead are";
 
 impl Pipeline {
-    /// Profiles a timed call where that is worth it. The inner error says why there is none.
+    /// Profiles a timed call where that is worth it; beside the diagnosis, what could not be had. The inner
+    /// error says why there is none.
     pub(super) fn profiled(
         &self,
         aim: Aim,
@@ -24,7 +25,7 @@ impl Pipeline {
         cubin: &Cubin,
         job: &Job<'_>,
         timed: &Timed,
-    ) -> Result<Result<Diagnosis, String>, RigError> {
+    ) -> Result<Result<(Diagnosis, Vec<String>), String>, RigError> {
         let (Some(observers), Time::Measured { median, .. }) = (&self.observers, &timed.time)
         else {
             return Ok(Err("no profiler was asked for".to_owned()));
@@ -42,7 +43,8 @@ impl Pipeline {
                 .flatten()
                 .map(|target| target.mnemonic.as_str())
                 .collect();
-            profile::diagnose(&profile, self.gpu(), &names)
+            let diagnosis = profile::diagnose(&profile, self.gpu(), &names);
+            (diagnosis, profile.missing)
         }))
     }
 

@@ -10,7 +10,7 @@ mod metrics;
 mod ncu_output;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -62,6 +62,7 @@ pub enum NotProfiled {
 pub struct Profiler {
     ncu: Found,
     runner: WorkerCommand,
+    keep: Option<PathBuf>,
 }
 
 impl Profiler {
@@ -81,7 +82,19 @@ impl Profiler {
 
     /// With a given ncu and runner.
     pub fn new(ncu: Found, runner: WorkerCommand) -> Self {
-        Self { ncu, runner }
+        Self {
+            ncu,
+            runner,
+            keep: None,
+        }
+    }
+
+    /// Leaves what ncu writes in this folder, as `ncu-N.log`.
+    pub fn keeping(self, folder: PathBuf) -> Self {
+        Self {
+            keep: Some(folder),
+            ..self
+        }
     }
 
     /// `ncu 2025.3.1.0`.
@@ -114,7 +127,9 @@ impl Profiler {
                     ask.replay = Replay::Kernel;
                 }
                 // values by address are a help, not a condition
-                Batch::Nothing(NcuError::UnknownMetric(_)) if ask.by_address => {
+                Batch::Nothing(NcuError::UnknownMetric(_) | NcuError::Failed(_))
+                    if ask.by_address =>
+                {
                     ask.by_address = false;
                 }
                 Batch::Nothing(NcuError::ReplayFailed(_)) if ask.replay == Replay::Kernel => {
@@ -184,6 +199,9 @@ impl Profiler {
             said.push('\n');
             said.push_str(stream);
         }
+        if let Some(folder) = &self.keep {
+            keep(folder, "ncu", &said).map_err(io("keeping the log"))?;
+        }
         let progress = replay::progress(&report);
         let rows = match parse(&said) {
             Ok(rows) => rows,
@@ -251,6 +269,18 @@ fn arguments(set: &MetricSet, ask: Ask, log: &Path) -> Vec<OsString> {
     arguments.push(metrics.join(",").into());
     arguments.extend(["--log-file".into(), log.into(), "--".into()]);
     arguments
+}
+
+/// Writes `FOLDER/NAME-N.log` with the first free N.
+pub(super) fn keep(folder: &Path, name: &str, text: &str) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let path = (0..)
+        .map(|n: u32| folder.join(format!("{name}-{n}.log")))
+        .find(|path| !path.exists());
+    match path {
+        Some(path) => std::fs::write(path, text),
+        None => Ok(()),
+    }
 }
 
 fn read_log(log: &Path, limit: u64) -> String {
