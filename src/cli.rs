@@ -70,10 +70,15 @@ pub enum Command {
     Show(ShowArgs),
     /// Judge given sources and settings, all of them: brute force, tables, other people's kernels.
     Batch(BatchArgs),
+    /// Show a recorded run as it went: the lines that the search printed, in order.
+    Replay(ReplayArgs),
     /// Compare ways to search at equal budgets.
     Compare(CompareArgs),
     /// Write the winner of a run: PTX, cubin, certificate, loaders.
     Export(ExportArgs),
+    /// Verify and time an exported kernel again, on this machine; the exit code is 0 only when it is what its
+    /// certificate says.
+    Check(CheckArgs),
     /// Write a run as one compressed trace, to share and to search on again (recorded:FILE).
     Trace(TraceArgs),
     /// List the tasks.
@@ -283,6 +288,16 @@ pub struct ShowArgs {
     pub top: usize,
 }
 
+/// `replay`.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// The run's folder, or its trace (.jsonl.gz).
+    pub run: PathBuf,
+    /// At its own pace, this many times as fast; without it there is no waiting.
+    #[arg(long, value_name = "X", value_parser = positive)]
+    pub speed: Option<f64>,
+}
+
 /// `compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
@@ -324,6 +339,28 @@ pub struct ExportArgs {
     /// Folder to write.
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
+}
+
+/// `check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// The folder that `export` wrote.
+    pub dir: PathBuf,
+    /// Who judges it: auto (a GPU if there is one, else sim), sim, sim:GPU, cuda:0.
+    #[arg(long, default_value = "auto", value_name = "DEVICE")]
+    pub device: String,
+    /// Architectures that its PTX must assemble for. Without it the usual ones are tried and told.
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub arch: Vec<SmArch>,
+    /// Least speedup, over the fastest baseline where one is measured, else over the seed.
+    #[arg(long, value_name = "RATIO", value_parser = positive)]
+    pub min_speedup: Option<f64>,
+    /// Do not measure the task's baselines on a GPU; the speedup is then over the seed.
+    #[arg(long)]
+    pub no_baselines: bool,
+    /// Also write the checks as JUnit XML.
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
 }
 
 /// `trace`.

@@ -21,11 +21,11 @@
 //!   tuner moves the knobs. It is asked and told, and does nothing by itself: no threads, no clock, no files.
 //! - The [`driver`] owns the threads, the [`store`] the run folder: an append-only log of which the search's
 //!   state is the fold. What is shown ([`report`]), compared ([`compare`]) or handed out ([`export`]) is
-//!   read from stored runs.
+//!   read from stored runs; what was handed out can be judged again elsewhere ([`check`]).
 //!
 //! A lower room never imports a higher one: [`units`], [`expr`] ← [`ptx`] ← [`source`], [`task`] ← [`sim`],
 //! [`device`] ← [`evaluate`] ← [`propose`], [`llm`] ← [`search`] ← [`store`] ← [`driver`] ← [`report`],
-//! [`export`], [`compare`] ← [`commands`].
+//! [`export`], [`compare`] ← [`check`] ← [`commands`].
 
 #![deny(unsafe_code)]
 
@@ -53,6 +53,7 @@ pub mod store;
 
 pub mod driver;
 
+pub mod check;
 pub mod compare;
 pub mod export;
 pub mod report;

@@ -3,12 +3,16 @@
 
 #[path = "cli/batch.rs"]
 mod batch;
+#[path = "cli/check.rs"]
+mod check;
 #[path = "cli/circle.rs"]
 mod circle;
 #[path = "cli/errors.rs"]
 mod errors;
 #[path = "cli/kill.rs"]
 mod kill;
+#[path = "cli/replay.rs"]
+mod replay;
 
 use std::path::Path;
 use std::process::Command;

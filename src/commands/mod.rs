@@ -2,6 +2,7 @@
 
 mod baselines;
 mod batch;
+mod check;
 mod compare;
 mod completions;
 mod doctor;
@@ -9,6 +10,7 @@ mod eval;
 mod export;
 mod judge;
 mod new_task;
+mod replay;
 mod resume;
 mod search;
 mod session;
@@ -48,8 +50,10 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Baselines(args) => baselines::run(&args, &global),
         Command::Batch(args) => batch::run(&args, &global),
         Command::Show(args) => show::run(&args, &global),
+        Command::Replay(args) => replay::run(&args, &global),
         Command::Compare(args) => compare::run(&args, &global),
         Command::Export(args) => export::run(&args, &global),
+        Command::Check(args) => check::run(&args, &global),
         Command::Trace(args) => trace::run(&args),
         Command::Tasks => tasks::run(&global),
         Command::NewTask(args) => new_task::run(&args, &global),

@@ -72,19 +72,18 @@ impl Session<'_> {
         } else {
             Format::Text
         };
-        let baseline = config
-            .baseline
-            .clone()
-            .map(|baseline| (baseline.name, baseline.time));
-        let budget = config.search.stop.evaluations.map(u64::from);
-        let mut progress = Progress::new(format, budget, baseline);
+        let mut progress = Progress::new(format, &config, &past);
         let ended = drive(&rig, &mut run, &past, interrupt, &mut progress);
         progress.finish();
         let ended = ended?;
         let folder = run.folder.clone();
         drop(run);
         let story = Story::read(&StoredRun::open(&folder)?, 3)?;
-        answer(global.json, story.brief(&folder), &story)?;
+        let kernel = story
+            .winner
+            .as_ref()
+            .is_some_and(|winner| winner.kernel.is_some());
+        answer(global.json, story.brief(&folder, kernel), &story)?;
         Ok(match (ended, &story.winner) {
             (Ended::Interrupted, _) => {
                 note(&format!(

@@ -18,7 +18,7 @@ pub mod verify;
 use std::sync::Arc;
 
 pub use cache::{Cached, Keyed};
-pub use pipeline::{Pipeline, Settings};
+pub use pipeline::{Aim, Pipeline, Settings};
 
 use crate::device::RigError;
 use crate::source::{Point, Source};

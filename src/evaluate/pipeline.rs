@@ -67,7 +67,7 @@ pub struct Pipeline {
 
 /// What an evaluation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Aim {
+pub enum Aim {
     /// To rank it among others.
     Search,
     /// To claim something about it.
@@ -259,8 +259,42 @@ impl Pipeline {
             ptx: Arc::clone(&candidate.ptx),
             cubin: Arc::clone(&cubin.bytes),
         };
-        let verdict = self.run(&front, &cubin, aim, &source_line)?;
+        let made = self.assembled();
+        let verdict = self.run(&front, &cubin, aim, made, &source_line)?;
         Ok((verdict, Some(kernel)))
+    }
+
+    /// Judges machine code that was made earlier or elsewhere of the rendering (or its text, for the driver
+    /// to compile): nothing is assembled here, and what `cubin` says of its resources is believed.
+    pub fn judge_image(
+        &self,
+        source: &Source,
+        point: &Point,
+        aim: Aim,
+        cubin: &Cubin,
+    ) -> Result<Verdict, RigError> {
+        let candidate = match source.render(point) {
+            Ok(candidate) => candidate,
+            Err(SourceError { diagnostics, .. }) => {
+                return Ok(Verdict::Unrenderable { diagnostics });
+            }
+        };
+        let source_line = |line| candidate.source_line(line);
+        match self.front(&candidate, &source_line) {
+            Ok(front) => {
+                let made = "machine code as it was handed in".to_owned();
+                self.run(&front, cubin, aim, made, &source_line)
+            }
+            Err(verdict) => Ok(*verdict),
+        }
+    }
+
+    /// The check that an assembly is, in words.
+    fn assembled(&self) -> String {
+        let Settings {
+            assembler, arch, ..
+        } = &self.settings;
+        format!("assembled by ptxas {} for {arch}", assembler.tool().version)
     }
 
     /// A kernel made ready to be timed at the headline size, unjudged; or why it cannot be.
@@ -363,6 +397,7 @@ impl Pipeline {
         front: &Front,
         cubin: &Cubin,
         aim: Aim,
+        made: String,
         source_line: &dyn Fn(u32) -> Option<u32>,
     ) -> Result<Verdict, RigError> {
         let device = &*self.settings.device;
@@ -430,6 +465,7 @@ impl Pipeline {
         let seen = Seen {
             sanitised: sanitised.unwrap_or_default(),
             unprofiled,
+            made,
         };
         self.conclude(front, cubin, verified, timed, seen, source_line)
     }
@@ -451,13 +487,9 @@ impl Pipeline {
         let state = ptx::module_state(&front.module);
         audited.add(audit::module_state(&state, source_line));
         audited.add(targets);
-        let tool = self.settings.assembler.tool();
         let mut checked = vec![
             "allowed PTX and lints".to_owned(),
-            format!(
-                "assembled by ptxas {} for {}",
-                tool.version, self.settings.arch
-            ),
+            seen.made,
             format!("limits of the {}", self.gpu().name),
         ];
         checked.extend(verified.checked);
@@ -693,6 +725,8 @@ impl Keyed for Pipeline {
 
 /// What the tools that watch a GPU saw.
 struct Seen {
+    /// Where the machine code comes from.
+    made: String,
     sanitised: Checked,
     /// What a profile does not tell, or why there is none.
     unprofiled: Vec<String>,

@@ -8,8 +8,17 @@ use crate::store::{BaselineTime, StoredKernel};
 use crate::units::{Digest, SmArch};
 use crate::verdict::{Baselines, Claim, Diagnosis, Diagnostic, Resources, Score, Time};
 
-/// Version of the certificate's form. 2 added `launches`, 3 `baselines` and `claim`.
-const FORMAT: u32 = 3;
+/// Version of the certificate's form. 2 added `launches`, 3 `baselines` and `claim`, 4 `digest`.
+const FORMAT: u32 = 4;
+
+/// The oldest version that is still read.
+const OLDEST_FORMAT: u32 = 2;
+
+/// The first version that holds a hash of itself.
+const SEALED_FORMAT: u32 = 4;
+
+/// The field that holds the hash of all others.
+const SEAL: &str = "digest";
 
 /// `certificate.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,7 +82,82 @@ pub struct Certificate {
     pub evaluations: u64,
 }
 
+/// Whether a certificate is as it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seal {
+    /// Its content has the hash it was written with. That is no signature: whoever edits both passes.
+    Whole,
+    /// It was edited.
+    Broken {
+        /// The hash it was written with.
+        written: Digest,
+        /// The hash of what it says now.
+        found: Digest,
+    },
+    /// It is from before certificates held one.
+    Absent,
+}
+
+/// A file is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// Not JSON, or not the fields of one.
+    #[error("it is no certificate: {0}; export again")]
+    Form(#[from] serde_json::Error),
+    /// It has no version, or no hash where its version asks for one.
+    #[error("it is no certificate: `{0}` is missing or not what it should be; export again")]
+    Field(&'static str),
+    /// Another version's.
+    #[error(
+        "it has format {found}, this warptree reads formats {OLDEST_FORMAT} to {FORMAT}; {}",
+        if *found > u64::from(FORMAT) { "a newer warptree wrote it: update this one" } else { "export again" }
+    )]
+    Version {
+        /// Its version.
+        found: u64,
+    },
+}
+
 impl Certificate {
+    /// As `certificate.json` holds it, with a hash over all of it.
+    pub fn to_json(&self) -> serde_json::Result<Vec<u8>> {
+        let mut value = serde_json::to_value(self)?;
+        let digest = Digest::of(serde_json::to_vec(&value)?);
+        if let Some(fields) = value.as_object_mut() {
+            fields.insert(SEAL.to_owned(), digest.to_string().into());
+        }
+        serde_json::to_vec_pretty(&value)
+    }
+
+    /// Reads `certificate.json`, and whether it is as it was written. White space does not count.
+    pub fn from_json(bytes: &[u8]) -> Result<(Self, Seal), CertificateError> {
+        let mut value: serde_json::Value = serde_json::from_slice(bytes)?;
+        let format = value.get("format").and_then(serde_json::Value::as_u64);
+        let format = format.ok_or(CertificateError::Field("format"))?;
+        if !(u64::from(OLDEST_FORMAT)..=u64::from(FORMAT)).contains(&format) {
+            return Err(CertificateError::Version { found: format });
+        }
+        let written = value
+            .as_object_mut()
+            .and_then(|fields| fields.shift_remove(SEAL));
+        let seal = match written {
+            None if format < u64::from(SEALED_FORMAT) => Seal::Absent,
+            written => {
+                let written = written.as_ref().and_then(serde_json::Value::as_str);
+                let written: Digest = written
+                    .and_then(|text| text.parse().ok())
+                    .ok_or(CertificateError::Field(SEAL))?;
+                let found = Digest::of(serde_json::to_vec(&value)?);
+                if found == written {
+                    Seal::Whole
+                } else {
+                    Seal::Broken { written, found }
+                }
+            }
+        };
+        Ok((serde_json::from_value(value)?, seal))
+    }
+
     pub(super) fn new(
         story: &Story,
         winner: &Winner,

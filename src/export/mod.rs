@@ -8,7 +8,7 @@ mod loaders;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-pub use certificate::Certificate;
+pub use certificate::{Certificate, CertificateError, Seal};
 
 use self::formula::Language;
 use crate::report::{Story, Winner};
@@ -104,7 +104,8 @@ pub fn export(
     let source = run.objects.text(winner.source)?;
     let candidate = rendered(&source, winner, &ptx)?;
     let certificate = Certificate::new(&story, winner, kernel, candidate.formulas());
-    let certificate = serde_json::to_vec_pretty(&certificate)
+    let certificate = certificate
+        .to_json()
         .expect("invariant: a certificate has text keys only");
     let mut files: Vec<(String, Vec<u8>)> = vec![
         ("kernel.ptx".to_owned(), ptx.into_bytes()),

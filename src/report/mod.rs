@@ -2,9 +2,11 @@
 //! read events and stored runs only; they judge nothing and change nothing.
 
 mod baselines;
+mod checks;
 mod progress;
 mod story;
 
 pub use baselines::baselines_table;
-pub use progress::{Format, Progress};
+pub use checks::by_size;
+pub use progress::{Format, Progress, Told, opening, told};
 pub use story::{Story, Winner, setting_line};

@@ -1,23 +1,27 @@
-//! What a person or a script sees while a search runs: a bar on a terminal, plain lines elsewhere, or a
-//! stream of events as JSON. It only watches.
+//! What a person or a script sees of a search: a bar on a terminal, plain lines elsewhere, or a stream of
+//! events as JSON. The lines come from the events alone, so that a stored run gives the very lines that the
+//! live search printed. It only watches.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::story::setting_line;
 use crate::driver::Observer;
 use crate::search::Search;
-use crate::store::{Event, Line};
+use crate::source::Setting;
+use crate::store::{BaselineTime, Event, Line, RunConfig, RunGraph, StoredRun};
 use crate::units::Nanos;
-
-/// Plain output says where it stands this often, besides every improvement.
-const PLAIN_EVERY: Duration = Duration::from_secs(10);
+use crate::verdict::Measurement;
 
 /// A new best within a tenth of a percent of the old one is not worth a line.
 const WORTH_TELLING: f64 = 0.999;
+
+/// Lines say where the search stands this often, in search time, besides every improvement.
+const STANDS_EVERY_MS: u64 = 10_000;
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,26 +32,24 @@ pub enum Format {
     Json,
 }
 
-/// Shows progress.
+/// Shows a live search.
 pub struct Progress {
     format: Format,
     bar: Option<ProgressBar>,
-    baseline: Option<(String, Nanos)>,
-    budget: Option<u64>,
-    judged: u64,
-    valid: u64,
-    stages: BTreeMap<&'static str, u64>,
-    best: Option<Nanos>,
-    said: Instant,
+    printer: Printer,
     closed: bool,
 }
 
 impl Progress {
-    /// `baseline` is what speedups are over.
-    pub fn new(format: Format, budget: Option<u64>, baseline: Option<(String, Nanos)>) -> Self {
+    /// For the search of `config` that has come as far as `past`.
+    pub fn new(format: Format, config: &RunConfig, past: &[Line]) -> Self {
+        let mut printer = Printer::new(config);
+        for line in past {
+            let _told_then = printer.event(line, "");
+        }
         let terminal = format == Format::Text && io::stderr().is_terminal();
         let bar = terminal.then(|| {
-            let bar = ProgressBar::with_draw_target(budget, ProgressDrawTarget::stderr());
+            let bar = ProgressBar::with_draw_target(printer.budget, ProgressDrawTarget::stderr());
             let style = ProgressStyle::with_template(
                 "{spinner} {pos}/{len} [{bar:24}] {per_sec} ETA {eta}  {msg}",
             );
@@ -57,13 +59,7 @@ impl Progress {
         Self {
             format,
             bar,
-            baseline,
-            budget,
-            judged: 0,
-            valid: 0,
-            stages: BTreeMap::new(),
-            best: None,
-            said: Instant::now(),
+            printer,
             closed: false,
         }
     }
@@ -76,10 +72,98 @@ impl Progress {
     }
 
     fn say(&mut self, text: &str) {
-        self.said = Instant::now();
         match &self.bar {
             Some(bar) => bar.suspend(|| eprintln!("{text}")),
             None => self.closed |= writeln!(io::stderr(), "{text}").is_err(),
+        }
+    }
+}
+
+impl Observer for Progress {
+    fn applied(&mut self, line: &Line, search: &Search) {
+        if self.format == Format::Json {
+            let text = serde_json::to_string(line).unwrap_or_default();
+            self.closed |= writeln!(io::stdout(), "{text}").is_err();
+            return;
+        }
+        let label = line.event.judged_node();
+        let label = label.and_then(|node| Some(search.node(node)?.label));
+        if let Some(text) = self.printer.event(line, label.unwrap_or_default()) {
+            self.say(&text);
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_position(self.printer.judged);
+            bar.set_message(self.printer.counters());
+        } else if let Some(text) = self.printer.standing(line.elapsed_ms) {
+            self.say(&text);
+        }
+    }
+
+    fn tick(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.tick();
+        }
+    }
+}
+
+/// The lines that a search without a terminal prints, one after the other, from what was asked and the
+/// events alone: stored events give the lines that the live ones gave.
+pub fn told(run: &StoredRun, graph: &RunGraph) -> impl Iterator<Item = Told> {
+    let mut printer = Printer::new(&run.config);
+    run.lines.iter().flat_map(move |line| {
+        let label = line.event.judged_node();
+        let label = label.and_then(|node| Some(graph.node(node)?.label.as_str()));
+        let event = printer.event(line, label.unwrap_or_default());
+        let standing = printer.standing(line.elapsed_ms);
+        event.into_iter().chain(standing).map(|text| Told {
+            at: Duration::from_millis(line.elapsed_ms),
+            text,
+        })
+    })
+}
+
+/// A line of progress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Search time when it was printed.
+    pub at: Duration,
+    /// The line.
+    pub text: String,
+}
+
+/// The first line of a search; `times` is the word beside its times, where it is known.
+pub fn opening(config: &RunConfig, times: Option<&str>, folder: &Path) -> String {
+    let times = times.map_or(String::new(), |word| format!(" times are {word};"));
+    format!(
+        "searching {} on {} ({}):{times} run in {}",
+        config.task,
+        config.gpu,
+        config.device,
+        folder.display()
+    )
+}
+
+/// Turns events into lines. It knows no clock but that of the events.
+struct Printer {
+    baseline: Option<BaselineTime>,
+    budget: Option<u64>,
+    judged: u64,
+    valid: u64,
+    stages: BTreeMap<&'static str, u64>,
+    best: Option<Nanos>,
+    said_ms: u64,
+}
+
+impl Printer {
+    fn new(config: &RunConfig) -> Self {
+        Self {
+            baseline: config.baseline.clone(),
+            budget: config.search.stop.evaluations.map(u64::from),
+            judged: 0,
+            valid: 0,
+            stages: BTreeMap::new(),
+            best: None,
+            said_ms: 0,
         }
     }
 
@@ -100,71 +184,59 @@ impl Progress {
         format!("{best} · {} valid{failed}", self.valid)
     }
 
-    fn event(&mut self, line: &Line, search: &Search) {
-        match &line.event {
+    /// Where the search stands, if nothing was said for a while.
+    fn standing(&mut self, elapsed_ms: u64) -> Option<String> {
+        if elapsed_ms < self.said_ms + STANDS_EVERY_MS {
+            return None;
+        }
+        self.said_ms = elapsed_ms;
+        let of = self
+            .budget
+            .map_or(String::new(), |budget| format!("/{budget}"));
+        Some(format!("{:>5}{of}  {}", self.judged, self.counters()))
+    }
+
+    /// Takes an event in; `label` names the node it is about. Some events are worth a line.
+    fn event(&mut self, line: &Line, label: &str) -> Option<String> {
+        let text = self.text(&line.event, label)?;
+        self.said_ms = line.elapsed_ms;
+        Some(text)
+    }
+
+    fn text(&mut self, event: &Event, label: &str) -> Option<String> {
+        match event {
             Event::Evaluated {
-                node,
                 setting,
                 evaluation,
                 best,
                 ..
             } => {
                 self.judged += 1;
-                match evaluation.verdict.measurement() {
-                    Some(_) => self.valid += 1,
-                    None => *self.stages.entry(evaluation.verdict.stage()).or_default() += 1,
-                }
-                let measurement = evaluation.verdict.measurement().filter(|_| *best);
-                if let Some(measurement) = measurement {
-                    let time = measurement.time.nanos();
-                    let told = self
-                        .best
-                        .is_none_or(|best| time.get() < best.get() * WORTH_TELLING);
-                    let spills = measurement.score.instructions.factor() < 1.0;
-                    self.best = Some(time);
-                    if !told && !spills {
-                        return;
-                    }
-                    let over = self
-                        .baseline
-                        .as_ref()
-                        .map_or(String::new(), |(name, baseline)| {
-                            format!("  {:.2}× {name}", baseline.get() / time.get())
-                        });
-                    let label = search.node(*node).map_or("", |node| node.label).to_owned();
-                    let number = self.judged;
-                    let word = measurement.time.label();
-                    let half = if spills {
-                        "  (score × part: spills or missing target instructions)"
-                    } else {
-                        ""
-                    };
-                    self.say(&format!(
-                        "{number:>5}  {time:>11} {word}{over}{half}  {label}: {}",
-                        setting_line(setting)
-                    ));
+                let verdict = &evaluation.verdict;
+                let Some(measurement) = verdict.measurement() else {
+                    *self.stages.entry(verdict.stage()).or_default() += 1;
+                    return None;
+                };
+                self.valid += 1;
+                if *best {
+                    self.improvement(measurement, label, setting)
+                } else {
+                    None
                 }
             }
-            Event::Expanded { .. } => {}
-            Event::ExpandFailed { message, .. } => {
-                self.say(&format!(
-                    "       a proposal could not be used: {}",
-                    first_line(message)
-                ));
-            }
-            Event::Unavailable { by, message, .. } => {
-                let text = format!(
-                    "       the {by} proposer is out of service, going on without it: {message}"
-                );
-                self.say(&text);
-            }
+            Event::Expanded { .. } | Event::Finished { .. } => None,
+            Event::ExpandFailed { message, .. } => Some(format!(
+                "       a proposal could not be used: {}",
+                first_line(message)
+            )),
+            Event::Unavailable { by, message, .. } => Some(format!(
+                "       the {by} proposer is out of service, going on without it: {message}"
+            )),
             Event::Confirmed {
-                node,
                 setting,
                 evaluation,
                 ..
             } => {
-                let label = search.node(*node).map_or("", |node| node.label).to_owned();
                 let verdict = &evaluation.verdict;
                 let told = match verdict.measurement() {
                     Some(measurement) => format!(
@@ -178,39 +250,41 @@ impl Progress {
                         verdict.reason().unwrap_or_default()
                     ),
                 };
-                self.say(&format!(
-                    "       {told}  {label}: {}",
-                    setting_line(setting)
-                ));
+                Some(format!("       {told}  {label}: {}", setting_line(setting)))
             }
-            Event::Finished { .. } => {}
-        }
-    }
-}
-
-impl Observer for Progress {
-    fn applied(&mut self, line: &Line, search: &Search) {
-        if self.format == Format::Json {
-            let text = serde_json::to_string(line).unwrap_or_default();
-            self.closed |= writeln!(io::stdout(), "{text}").is_err();
-            return;
-        }
-        self.event(line, search);
-        if let Some(bar) = &self.bar {
-            bar.set_position(self.judged);
-            bar.set_message(self.counters());
-        } else if self.said.elapsed() >= PLAIN_EVERY {
-            let of = self
-                .budget
-                .map_or(String::new(), |budget| format!("/{budget}"));
-            self.say(&format!("{:>5}{of}  {}", self.judged, self.counters()));
         }
     }
 
-    fn tick(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.tick();
+    fn improvement(
+        &mut self,
+        measurement: &Measurement,
+        label: &str,
+        setting: &Setting,
+    ) -> Option<String> {
+        let time = measurement.time.nanos();
+        let told = self
+            .best
+            .is_none_or(|best| time.get() < best.get() * WORTH_TELLING);
+        let spills = measurement.score.instructions.factor() < 1.0;
+        self.best = Some(time);
+        if !told && !spills {
+            return None;
         }
+        let over = self.baseline.as_ref().map_or(String::new(), |baseline| {
+            let ratio = baseline.time.get() / time.get();
+            format!("  {ratio:.2}× {}", baseline.name)
+        });
+        let half = if spills {
+            "  (score × part: spills or missing target instructions)"
+        } else {
+            ""
+        };
+        Some(format!(
+            "{:>5}  {time:>11} {}{over}{half}  {label}: {}",
+            self.judged,
+            measurement.time.label(),
+            setting_line(setting)
+        ))
     }
 }
 

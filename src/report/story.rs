@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::baselines_table;
+use super::{baselines_table, by_size};
 use crate::evaluate::Evaluation;
 use crate::search::{NodeId, StopReason};
 use crate::source::{KnobValue, Setting};
@@ -483,8 +483,9 @@ impl fmt::Display for Story {
 }
 
 impl Story {
-    /// What a search says at its end: the winner, and where to read more.
-    pub fn brief(&self, folder: &Path) -> String {
+    /// What a search says at its end: the winner, and where to read more. `kernel`: its files are there, to
+    /// be exported.
+    pub fn brief(&self, folder: &Path, kernel: bool) -> String {
         let folder = folder.display();
         let Some(winner) = &self.winner else {
             return format!("no kernel passed every check; `warptree show {folder}` says why\n");
@@ -509,12 +510,18 @@ impl Story {
             .iter()
             .find(|source| source.node == winner.node);
         let label = source.map_or("", |source| &source.label);
+        let export = if kernel {
+            format!(
+                "export: warptree export {folder} --to {}-kernel\n",
+                self.config.task
+            )
+        } else {
+            String::new()
+        };
         format!(
-            "winner: {} {}{over}\n        {label}: {setting}\nstory:  warptree show {folder}\n\
-             export: warptree export {folder} --to {}-kernel\n",
+            "winner: {} {}{over}\n        {label}: {setting}\nstory:  warptree show {folder}\n{export}",
             time.nanos(),
             time.label(),
-            self.config.task,
         )
     }
 
@@ -548,12 +555,8 @@ impl Story {
         if let Some(diagnosis) = &measurement.diagnosis {
             write_diagnosis(f, diagnosis)?;
         }
-        for check in &measurement.checked {
-            writeln!(f, "  checked     {check}")?;
-        }
-        for check in &measurement.not_checked {
-            writeln!(f, "  not checked {check}")?;
-        }
+        write_list(f, "checked", &by_size(&measurement.checked))?;
+        write_list(f, "not checked", &by_size(&measurement.not_checked))?;
         Ok(())
     }
 
@@ -612,6 +615,15 @@ impl Story {
         }
         Ok(())
     }
+}
+
+/// The title stands once, before the first of the lines.
+fn write_list(f: &mut fmt::Formatter<'_>, title: &str, lines: &[String]) -> fmt::Result {
+    for (nth, line) in lines.iter().enumerate() {
+        let title = if nth == 0 { title } else { "" };
+        writeln!(f, "  {title:<11} {line}")?;
+    }
+    Ok(())
 }
 
 fn write_diagnosis(f: &mut fmt::Formatter<'_>, diagnosis: &Diagnosis) -> fmt::Result {

@@ -123,6 +123,17 @@ impl Event {
             Self::Confirmed { .. } | Self::Finished { .. } => None,
         }
     }
+
+    /// The node whose kernel it judges; `None` for what judges none.
+    pub fn judged_node(&self) -> Option<NodeId> {
+        match self {
+            Self::Evaluated { node, .. } | Self::Confirmed { node, .. } => Some(*node),
+            Self::Expanded { .. }
+            | Self::ExpandFailed { .. }
+            | Self::Unavailable { .. }
+            | Self::Finished { .. } => None,
+        }
+    }
 }
 
 /// A kernel's files, in the object store.

@@ -1,0 +1,132 @@
+//! `check`: whether an exported kernel is still what its certificate says, on this machine.
+
+use std::fs;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+
+use super::judge::{self, DeviceSpec};
+use super::{Exit, answer, note};
+use crate::check::{self, Asked, Bench, Bundle, Outcome, Report};
+use crate::cli::{CheckArgs, Global};
+use crate::device::{Gpu, cuda};
+use crate::evaluate::ptxas::Assembler;
+use crate::task::Catalogue;
+
+pub(super) fn run(args: &CheckArgs, global: &Global) -> anyhow::Result<Exit> {
+    let folder = &args.dir;
+    if !folder.is_dir() {
+        bail!(
+            "{} is no folder; name the one that `warptree export` wrote",
+            folder.display()
+        );
+    }
+    if folder.join("run.toml").exists() {
+        bail!(
+            "{0} is a run; export its winner first: warptree export {0} --to KERNEL, then check KERNEL",
+            folder.display()
+        );
+    }
+    if let DeviceSpec::Recorded(_) = DeviceSpec::parse(&args.device)? {
+        bail!(
+            "--device {}: a table judges no kernel; name sim or a GPU",
+            args.device
+        );
+    }
+    let mut report = Report::new(folder.clone());
+    if let Some(bundle) = Bundle::read(folder, &mut report.checks) {
+        look(args, global, &bundle, &mut report)?;
+    }
+    if let Some(path) = &args.junit {
+        let xml = check::junit(&report).context("cannot write JUnit XML")?;
+        fs::write(path, xml).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    answer(global.json, &report, &report)?;
+    Ok(if report.passed() {
+        Exit::Success
+    } else {
+        Exit::No
+    })
+}
+
+/// All that needs tools: task, assembler, judge.
+fn look(
+    args: &CheckArgs,
+    global: &Global,
+    bundle: &Bundle,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let certificate = &bundle.certificate;
+    report.certified = Some(format!(
+        "{} certified by warptree {} on {} ({})",
+        certificate.task, certificate.warptree, certificate.gpu, certificate.device
+    ));
+    let task = Catalogue::open(global.tasks.as_deref())
+        .and_then(|catalogue| catalogue.task(&certificate.task))
+        .map(Arc::new)
+        .map_err(|error| error.to_string());
+    let at_hand = task.as_deref().map_err(Clone::clone);
+    report.checks.push(check::same_task(certificate, at_hand));
+    let assembler = Assembler::new(judge::find_ptxas(global)?);
+    let assembly = check::assembly(bundle, &assembler)?;
+    let foreign = assembly.outcome == Outcome::Fail;
+    report.checks.push(assembly);
+
+    let spec = DeviceSpec::parse(&device(&args.device, &certificate.gpu))?;
+    let asked = Asked {
+        min_speedup: args.min_speedup,
+        baselines: !args.no_baselines,
+    };
+    let judged = match (&bundle.intact, &task) {
+        (Some(_), _) if foreign => {
+            Err("kernel.cubin is not what ptxas makes of kernel.ptx, so it was not run")
+        }
+        (Some((source, point)), Ok(task)) => {
+            let (device, label, simulated) = judge::open_device(&spec)?;
+            report.device = Some(label);
+            let gpu = device.gpu().clone();
+            let arch = certificate.arch;
+            let arch = if arch.runs_on(gpu.arch) {
+                arch
+            } else {
+                gpu.arch
+            };
+            // inputs that nobody chose: no kernel can be written for the hash of its own machine code
+            let seed = certificate.cubin.seed();
+            let (pipeline, _) = judge::open_pipeline(task, device, arch, seed, simulated, global)?;
+            Ok((source, point, pipeline, gpu, simulated))
+        }
+        (None, _) => Err("the files are not what was certified, so nothing of them was run"),
+        (Some(_), Err(_)) => Err("there is no task to judge it by"),
+    };
+    let bench = judged
+        .as_ref()
+        .map(|(source, point, pipeline, gpu, simulated)| Bench {
+            bundle,
+            source,
+            point,
+            pipeline,
+            gpu,
+            simulated: *simulated,
+        });
+    let bench = bench.map_err(|why| (*why).to_owned());
+    check::judge(bench.as_ref().map_err(Clone::clone), asked, report, &note)?;
+    report.checks.extend(check::architectures(
+        bundle,
+        &args.arch,
+        task.as_deref().ok(),
+        &assembler,
+        bench.as_ref().ok(),
+    )?);
+    Ok(())
+}
+
+/// The simulator stands for the certified GPU, where it knows that one.
+fn device(wanted: &str, certified: &str) -> String {
+    let simulated = wanted == "sim" || (wanted == "auto" && !cuda::driver_present());
+    if simulated && Gpu::named(certified).is_ok() {
+        format!("sim:{certified}")
+    } else {
+        wanted.to_owned()
+    }
+}
