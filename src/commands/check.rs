@@ -10,8 +10,10 @@ use super::{Exit, answer, note};
 use crate::check::{self, Asked, Bench, Bundle, Outcome, Report};
 use crate::cli::{CheckArgs, Global};
 use crate::device::{Gpu, cuda};
+use crate::evaluate::Observers;
 use crate::evaluate::ptxas::Assembler;
 use crate::task::Catalogue;
+use crate::toolchain::Places;
 
 pub(super) fn run(args: &CheckArgs, global: &Global) -> anyhow::Result<Exit> {
     let folder = &args.dir;
@@ -94,6 +96,12 @@ fn look(
             // inputs that nobody chose: no kernel can be written for the hash of its own machine code
             let seed = certificate.cubin.seed();
             let (pipeline, _) = judge::open_pipeline(task, device, arch, seed, simulated, global)?;
+            let pipeline = if simulated {
+                pipeline
+            } else {
+                let places = Places::from_environment(global.ptxas.clone());
+                pipeline.with_observers(Observers::find(&places))
+            };
             Ok((source, point, pipeline, gpu, simulated))
         }
         (None, _) => Err("the files are not what was certified, so nothing of them was run"),
