@@ -10,7 +10,7 @@ use super::{Exit, answer, note};
 use crate::check::{self, Asked, Bench, Bundle, Outcome, Report};
 use crate::cli::{CheckArgs, Global};
 use crate::device::{Gpu, cuda};
-use crate::evaluate::Observers;
+use crate::evaluate::observe::Observers;
 use crate::evaluate::ptxas::Assembler;
 use crate::task::Catalogue;
 use crate::toolchain::Places;
