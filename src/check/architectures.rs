@@ -133,11 +133,11 @@ fn timed(
     let resources = &cubin.resources;
     add(
         "cubin",
-        &bench.verdict(Aim::Search, &cubin.bytes, resources)?,
+        &bench.verdict(Aim::Variant, &cubin.bytes, resources)?,
     );
     // the driver compiles for its own GPU, whatever was assembled for
     if wanted.arch.number == bench.gpu.arch.number {
-        let jit = bench.verdict(Aim::Search, ptx.as_bytes(), resources)?;
+        let jit = bench.verdict(Aim::Variant, ptx.as_bytes(), resources)?;
         add("PTX compiled by the driver", &jit);
     }
     Ok(if right {

@@ -34,6 +34,8 @@ pub struct Bench<'a> {
     pub gpu: &'a Gpu,
     /// It is the simulator.
     pub simulated: bool,
+    /// What ptxas here made of the PTX.
+    pub assembled: Assembled,
 }
 
 /// Whether the task at hand is the one certified.
@@ -65,42 +67,64 @@ pub fn same_task(certificate: &Certificate, task: Result<&Task, String>) -> Chec
     Check::required("task", outcome, detail)
 }
 
+/// What ptxas here makes of `kernel.ptx`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Assembled {
+    /// The certified cubin, byte for byte.
+    Same,
+    /// Another one, as another version of ptxas may.
+    Other,
+    /// None, or not the one that this very version should make: the cubin is not to be trusted.
+    Foreign,
+    /// A file is not there.
+    NotDone,
+}
+
 /// Whether ptxas here makes of `kernel.ptx` what was certified.
-pub fn assembly(bundle: &Bundle, assembler: &Assembler) -> Result<Check, RigError> {
+pub fn assembly(bundle: &Bundle, assembler: &Assembler) -> Result<(Assembled, Check), RigError> {
+    let (assembled, detail) = assemble(bundle, assembler)?;
+    let outcome = match assembled {
+        Assembled::Same | Assembled::Other => Outcome::Pass,
+        Assembled::Foreign => Outcome::Fail,
+        Assembled::NotDone => Outcome::NotDone,
+    };
+    Ok((assembled, Check::required("assembly", outcome, detail)))
+}
+
+fn assemble(bundle: &Bundle, assembler: &Assembler) -> Result<(Assembled, String), RigError> {
     let certificate = &bundle.certificate;
     let (Some(ptx), Some(certified)) = (&bundle.ptx, &bundle.cubin) else {
         let why = "kernel.ptx and kernel.cubin are not both here";
-        return Ok(Check::required("assembly", Outcome::NotDone, why));
+        return Ok((Assembled::NotDone, why.to_owned()));
     };
     let arch = certificate.arch;
     let here = format!("ptxas {}", assembler.tool().version);
-    let made = assembler.assemble(ptx, arch, &[])?.into_cubin(Some);
-    let (outcome, detail) = match made {
+    let then = certificate.assembler.as_deref();
+    Ok(match assembler.assemble(ptx, arch, &[])?.into_cubin(Some) {
         Err(verdict) => (
-            Outcome::Fail,
+            Assembled::Foreign,
             format!("{here} for {arch}: {}", refusal(&verdict)),
         ),
         Ok(cubin) if *cubin.bytes == **certified => (
-            Outcome::Pass,
+            Assembled::Same,
             format!("{here} makes kernel.cubin of kernel.ptx for {arch}, byte for byte"),
         ),
-        Ok(_) if certificate.assembler.as_deref() == Some(&here) => (
-            Outcome::Fail,
+        Ok(_) if then == Some(&here) => (
+            Assembled::Foreign,
             format!(
                 "{here}, the version that was certified, makes another cubin of kernel.ptx for {arch}: \
                  kernel.cubin does not come from it"
             ),
         ),
         Ok(_) => (
-            Outcome::Pass,
+            Assembled::Other,
             format!(
                 "{here} assembles kernel.ptx for {arch}; kernel.cubin came from {}, so its bytes may differ, \
                  and do",
-                certificate.assembler.as_deref().unwrap_or("another")
+                then.unwrap_or("another")
             ),
         ),
-    };
-    Ok(Check::required("assembly", outcome, detail))
+    })
 }
 
 /// Verifies and times the certified cubin, and sets it against the seed and the frontier of the same
@@ -151,19 +175,9 @@ pub fn judge(
     report.not_checked = measurement.not_checked.clone();
     let (outcome, detail) = compared(&certificate.time, &measurement.time);
     report.checks.push(Check::told("time", outcome, detail));
-    let claim = if baselines.is_some() {
-        tell("measuring it again in fresh processes");
-        pipeline.claim(bench.source, bench.point)?
-    } else {
-        None
-    };
-    if let Some(claim) = &claim
-        && let Some(flaw) = claim.flaws.first()
-    {
-        report
-            .checks
-            .push(Check::required("claim", Outcome::Fail, flaw.as_str()));
-    }
+    let claim = bench.claim(tell)?;
+    report.checks.push(claim_check(&claim));
+    let claim = claim.ok();
     let time = measurement.time.nanos();
     let worth = Worth::of(time, seed, baselines.as_ref(), claim.as_ref());
     let label = measurement.time.label();
@@ -182,6 +196,26 @@ pub fn judge(
     report.advice = worth.and_then(|worth| worth.advice(asked.min_speedup));
     report.claim = claim;
     Ok(())
+}
+
+/// The final measurement, or why there is none.
+fn claim_check(claim: &Result<Claim, String>) -> Check {
+    let claim = match claim {
+        Ok(claim) => claim,
+        Err(why) => return Check::told("claim", Outcome::NotDone, why.as_str()),
+    };
+    if let Some(flaw) = claim.flaws.first() {
+        return Check::required("claim", Outcome::Fail, flaw.as_str());
+    }
+    let time = claim
+        .winner
+        .as_ref()
+        .map_or_else(|| "no time".to_owned(), |times| times.median.to_string());
+    let detail = format!(
+        "{time} over {} rounds, each in a fresh process",
+        claim.rounds
+    );
+    Check::told("claim", Outcome::Pass, detail)
 }
 
 fn speedup_check(asked: Asked, outcome: Outcome, detail: String) -> Check {
@@ -228,6 +262,28 @@ impl Bench<'_> {
         };
         self.pipeline
             .judge_image(self.source, self.point, aim, &cubin)
+    }
+
+    /// The final measurement, which assembles the kernel anew: only where that gives the certified cubin.
+    fn claim(&self, tell: &dyn Fn(&str)) -> Result<Result<Claim, String>, RigError> {
+        if self.simulated {
+            return Ok(Err(
+                "no GPU judges here, so nothing is measured again".to_owned()
+            ));
+        }
+        match self.assembled {
+            Assembled::Same => {}
+            Assembled::Other | Assembled::Foreign | Assembled::NotDone => {
+                return Ok(Err(
+                    "ptxas here makes other machine code: name the certified version with --ptxas to have \
+                     kernel.cubin measured again in fresh processes"
+                        .to_owned(),
+                ));
+            }
+        }
+        tell("measuring it again in fresh processes");
+        let claim = self.pipeline.claim(self.source, self.point)?;
+        Ok(claim.ok_or_else(|| "no GPU judges here".to_owned()))
     }
 
     fn verification(&self, verdict: &Verdict) -> Check {

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 pub use architectures::{DEFAULT_ARCHITECTURES, Wanted, architectures};
 pub use bundle::Bundle;
-pub use judged::{Asked, Bench, assembly, judge, same_task};
+pub use judged::{Asked, Assembled, Bench, assembly, judge, same_task};
 pub use junit::junit;
 
 use crate::report::by_size;

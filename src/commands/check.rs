@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 
 use super::judge::{self, DeviceSpec};
 use super::{Exit, answer, note};
-use crate::check::{self, Asked, Bench, Bundle, Outcome, Report};
+use crate::check::{self, Asked, Assembled, Bench, Bundle, Report};
 use crate::cli::{CheckArgs, Global};
 use crate::device::{Gpu, cuda};
 use crate::evaluate::observe::Observers;
@@ -70,8 +70,7 @@ fn look(
     let at_hand = task.as_deref().map_err(Clone::clone);
     report.checks.push(check::same_task(certificate, at_hand));
     let assembler = Assembler::new(judge::find_ptxas(global)?);
-    let assembly = check::assembly(bundle, &assembler)?;
-    let foreign = assembly.outcome == Outcome::Fail;
+    let (assembled, assembly) = check::assembly(bundle, &assembler)?;
     report.checks.push(assembly);
 
     let spec = DeviceSpec::parse(&device(&args.device, &certificate.gpu))?;
@@ -80,7 +79,7 @@ fn look(
         baselines: !args.no_baselines,
     };
     let judged = match (&bundle.intact, &task) {
-        (Some(_), _) if foreign => {
+        (Some(_), _) if assembled == Assembled::Foreign => {
             Err("kernel.cubin is not what ptxas makes of kernel.ptx, so it was not run")
         }
         (Some((source, point)), Ok(task)) => {
@@ -116,6 +115,7 @@ fn look(
             pipeline,
             gpu,
             simulated: *simulated,
+            assembled,
         });
     let bench = bench.map_err(|why| (*why).to_owned());
     check::judge(bench.as_ref().map_err(Clone::clone), asked, report, &note)?;

@@ -72,7 +72,7 @@ impl Session<'_> {
         } else {
             Format::Text
         };
-        let mut progress = Progress::new(format, &config, &past);
+        let mut progress = Progress::new(format, &config);
         let ended = drive(&rig, &mut run, &past, interrupt, &mut progress);
         progress.finish();
         let ended = ended?;

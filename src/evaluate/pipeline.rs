@@ -72,6 +72,8 @@ pub enum Aim {
     Search,
     /// To claim something about it.
     Claim,
+    /// To see another machine code of a kernel that is claimed: brief, and watched by no tool.
+    Variant,
 }
 
 impl Pipeline {
@@ -418,8 +420,9 @@ impl Pipeline {
         };
         // On a device that repeats itself exactly, a search verifies briefly.
         let depth = match aim {
-            Aim::Search if self.settings.deterministic => Depth::Brief,
-            Aim::Search | Aim::Claim => Depth::Full,
+            Aim::Search if !self.settings.deterministic => Depth::Full,
+            Aim::Search | Aim::Variant => Depth::Brief,
+            Aim::Claim => Depth::Full,
         };
         let verified = match self.verifier.verify_to(depth, device, &subject)? {
             Verified::Passed(evidence) => evidence,
@@ -432,7 +435,7 @@ impl Pipeline {
                     Err(verdict) => return Ok(*verdict),
                 }
             }
-            (Aim::Claim, None) | (Aim::Search, _) => None,
+            (Aim::Claim, None) | (Aim::Search | Aim::Variant, _) => None,
         };
         let job = Job {
             module: &front.module,

@@ -41,12 +41,9 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// For the search of `config` that has come as far as `past`.
-    pub fn new(format: Format, config: &RunConfig, past: &[Line]) -> Self {
-        let mut printer = Printer::new(config);
-        for line in past {
-            let _told_then = printer.event(line, "");
-        }
+    /// For the search of `config`.
+    pub fn new(format: Format, config: &RunConfig) -> Self {
+        let printer = Printer::new(config);
         let terminal = format == Format::Text && io::stderr().is_terminal();
         let bar = terminal.then(|| {
             let bar = ProgressBar::with_draw_target(printer.budget, ProgressDrawTarget::stderr());

@@ -29,19 +29,21 @@ fn a_live_search_and_its_replay_print_the_same() {
         let output = super::warptree(scratch.path()).args(args).output();
         text(&output.expect("runs"))
     };
-    let device = [
-        "--device",
-        "recorded:k.json",
-        "--budget",
-        "60",
-        "--out",
-        "r",
-    ];
-    let (answer, progress) = run(&[&["search", "k"], &device[..]].concat());
+    let args = "search k --device recorded:k.json --budget 30 --out r";
+    let (answer, progress) = run(&args.split(' ').collect::<Vec<_>>());
     let (replayed, errors) = run(&["replay", "r"]);
     assert!(progress.lines().count() > 3, "{progress}");
-    assert_eq!(replayed, progress + &answer);
+    assert_eq!(replayed, progress.clone() + &answer);
     assert_eq!(errors, "");
+
+    let (answer, told) = run(&["resume", "r", "--budget", "120"]);
+    let (replayed, _) = run(&["replay", "r"]);
+    let (_, after_opening) = replayed.split_once('\n').expect("an opening");
+    assert_eq!(
+        after_opening,
+        told + &answer,
+        "a resumed run is told from its start"
+    );
 }
 
 #[test]

@@ -30,10 +30,13 @@ impl Pipeline {
         else {
             return Ok(Err("no profiler was asked for".to_owned()));
         };
+        if aim == Aim::Variant {
+            return Ok(Err("the kernel itself is what is profiled".to_owned()));
+        }
         let leads = observers.takes_the_lead(*median);
         match aim {
             Aim::Search if !leads => return Ok(Err(NOT_THE_LEADER.to_owned())),
-            Aim::Search | Aim::Claim => {}
+            Aim::Search | Aim::Claim | Aim::Variant => {}
         }
         let profile = observers.profile(&self.watched(front, cubin), job)?;
         Ok(profile.map(|profile| {
