@@ -11,7 +11,7 @@ use super::{baselines_table, by_size};
 use crate::evaluate::Evaluation;
 use crate::search::{NodeId, StopReason};
 use crate::source::{KnobValue, Setting};
-use crate::store::{Event, RunConfig, RunGraph, StoreError, StoredKernel, StoredRun};
+use crate::store::{BaselineTime, Event, RunConfig, RunGraph, StoreError, StoredKernel, StoredRun};
 use crate::units::{Digest, Nanos};
 use crate::verdict::{Claim, Diagnosis, Measurement, Resources};
 
@@ -139,7 +139,7 @@ impl Story {
     /// Reads a stored run; `top` kernels go into the table.
     pub fn read(run: &StoredRun, top: usize) -> Result<Self, StoreError> {
         let graph = RunGraph::read(run)?;
-        let mut teller = Teller::new(run.config.baseline.as_ref().map(|baseline| baseline.time));
+        let mut teller = Teller::new(run.config.baseline.as_ref());
         for line in &run.lines {
             teller.hear(line.elapsed_ms, &line.event, &graph);
         }
@@ -158,6 +158,8 @@ struct Counts {
 /// Gathers facts while events pass.
 struct Teller {
     baseline: Option<Nanos>,
+    /// The seed's time, where it is the denominator.
+    seed: Option<Nanos>,
     evaluations: u64,
     ended: Option<StopReason>,
     endings: BTreeMap<String, (u64, BTreeMap<String, u64>)>,
@@ -169,9 +171,12 @@ struct Teller {
 }
 
 impl Teller {
-    fn new(baseline: Option<Nanos>) -> Self {
+    fn new(baseline: Option<&BaselineTime>) -> Self {
         Self {
-            baseline,
+            baseline: baseline.map(|baseline| baseline.time),
+            seed: baseline
+                .filter(|baseline| baseline.name == "seed")
+                .map(|baseline| baseline.time),
             evaluations: 0,
             ended: None,
             endings: BTreeMap::new(),
@@ -346,7 +351,11 @@ impl Teller {
             return Vec::new();
         };
         let mut steps = Vec::new();
-        let mut before = self.baseline;
+        // where the run had another denominator, the seed was judged as every source was
+        let mut before = self.seed.or_else(|| {
+            let (id, _) = graph.nodes().find(|(_, node)| node.label == "seed")?;
+            self.defaults.get(&id).copied()
+        });
         if let Some(time) = before {
             steps.push(Step {
                 what: "seed".into(),

@@ -101,7 +101,7 @@ fn options(arch: SmArch, math: MathMode, includes: &[PathBuf]) -> Vec<String> {
     let mut options = vec![
         format!("--gpu-architecture=compute_{}{suffix}", arch.number),
         "--std=c++17".to_owned(),
-        "--default-device".to_owned(),
+        "--device-as-default-execution-space".to_owned(),
     ];
     match math {
         MathMode::Ieee => options
