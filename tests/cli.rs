@@ -5,6 +5,8 @@
 mod batch;
 #[path = "cli/check.rs"]
 mod check;
+#[path = "cli/check_gpu.rs"]
+mod check_gpu;
 #[path = "cli/circle.rs"]
 mod circle;
 #[path = "cli/errors.rs"]

@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use warptree::device::RigError;
 use warptree::driver::{Observer, Rig, drive};
 use warptree::evaluate::{Evaluation, Evaluator, Kernel};
-use warptree::export::{Certificate, ExportError, Exported, export};
+use warptree::export::{Certificate, ExportError, Exported, Seal, export};
 use warptree::propose::ProposerKind;
 use warptree::search::{NodeId, Search, SearchParams, StopRules};
 use warptree::source::{Argument, Candidate, DType, LaunchPlan, Point, Source};
@@ -415,4 +415,30 @@ fn present(tool: &str, output: std::io::Result<Output>) -> Option<Output> {
             Some(output)
         }
     }
+}
+
+/// Certificates of older formats: read where all that a check needs is in them.
+#[test]
+fn older_certificates_are_read_as_far_as_they_can_be() {
+    let case = two_launches();
+    let bytes = std::fs::read(case.folder.join("certificate.json")).expect("written");
+    let (whole, seal) = Certificate::from_json(&bytes).expect("reads");
+    assert_eq!(seal, Seal::Whole);
+    assert_eq!(whole.to_json().expect("writes"), bytes, "nothing is lost");
+    let mut older: Json = serde_json::from_slice(&bytes).expect("JSON");
+    older["format"] = 3.into();
+    older.as_object_mut().expect("fields").remove("digest");
+    let read = |value: &Json| Certificate::from_json(value.to_string().as_bytes());
+    let (before, seal) = read(&older).expect("reads");
+    assert_eq!(seal, Seal::Absent);
+    assert_eq!(
+        Certificate {
+            format: whole.format,
+            ..before
+        },
+        whole
+    );
+    older["format"] = 1.into();
+    let refused = read(&older).expect_err("it has no launches").to_string();
+    assert!(refused.contains("export again"), "{refused}");
 }

@@ -155,11 +155,20 @@ pub fn judge(
     let seed = seed.verdict.measurement().map(|m| m.time.nanos());
     tell("verifying kernel.cubin in full");
     let certificate = &bench.bundle.certificate;
-    let verdict = bench.verdict(
-        Aim::Claim,
-        bench.bundle.cubin.as_deref().unwrap_or_default(),
-        &certificate.resources,
-    )?;
+    let cubin = bench.bundle.cubin.as_deref().unwrap_or_default();
+    let verdict = match bench.verdict(Aim::Claim, cubin, &certificate.resources) {
+        Ok(verdict) => verdict,
+        // the device stands, the seed ran on it: this is about the cubin
+        Err(RigError::Device { message, .. }) => {
+            let why = "kernel.cubin did not come to run";
+            let checks = &mut report.checks;
+            checks.push(Check::required("verification", Outcome::Fail, message));
+            checks.push(Check::told("time", Outcome::NotDone, why));
+            checks.push(speedup_check(asked, Outcome::NotDone, why.to_owned()));
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
     report.checks.push(bench.verification(&verdict));
     let Some(measurement) = verdict.measurement() else {
         let why = "it did not pass the verification";

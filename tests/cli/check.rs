@@ -14,7 +14,7 @@ use warptree::toolchain::{self, Network, Places};
 use warptree::units::Digest;
 
 /// A search of one kernel, the seed, exported once for all tests, and copied to `kernel` in `scratch`.
-fn exported(scratch: &Path) {
+pub(super) fn exported(scratch: &Path) {
     static ONCE: OnceLock<tempfile::TempDir> = OnceLock::new();
     let whole = ONCE.get_or_init(|| {
         let scratch = tempfile::tempdir().expect("scratch");
