@@ -4,6 +4,7 @@
 #[path = "task/judged.rs"]
 mod judged;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use warptree::task::proof::prove;
 use warptree::task::reference::{Elements, Expected, Values, expected};
 use warptree::task::scaffold::new_task;
 use warptree::task::{
-    Catalogue, InputCase, Origin, Poison, Problem, Purpose, Size, Task, TaskError,
+    Catalogue, InputCase, Level, Origin, Poison, Problem, Purpose, Size, Task, TaskError,
 };
 use warptree::verdict::{Diagnostic, Mismatch, Severity, Verdict};
 
@@ -32,6 +33,23 @@ fn every_embedded_task_loads() {
 }
 
 /// Seeds, spaces and mistakes are sources; every setting of a space gives PTX that parses and a plan.
+/// A new task belongs to some suite: tasks/suites.toml lists them.
+#[test]
+fn every_embedded_task_belongs_to_a_suite() {
+    let catalogue = Catalogue::embedded();
+    let suite = catalogue.suite("l1l2l3").unwrap();
+    assert!(!suite.title.is_empty());
+    let levels: BTreeSet<Level> = suite
+        .tasks
+        .iter()
+        .map(|name| catalogue.task(name).unwrap().level)
+        .collect();
+    assert_eq!(levels.len(), 3, "a total needs every level");
+    for name in catalogue.names().unwrap() {
+        assert!(suite.tasks.contains(&name), "{name} is in no suite");
+    }
+}
+
 #[test]
 fn every_embedded_source_renders() {
     let catalogue = Catalogue::embedded();

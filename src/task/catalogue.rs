@@ -9,11 +9,14 @@ use std::sync::Arc;
 use include_dir::{Dir, include_dir};
 
 use super::error::{TaskError, nearest_name};
-use super::{Mistake, Origin, SpaceFile, Task, file, mistakes};
+use super::{Mistake, Origin, SpaceFile, Suite, Task, file, mistakes, suite};
 use crate::units::Digest;
 
 static TASKS: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/tasks");
 static SPACES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/search_spaces");
+
+/// The file that lists the suites, beside the tasks' folders.
+const SUITES: &str = "suites.toml";
 
 /// A file of a task larger than this is a slip: big inputs are generated, never stored.
 const LARGEST_FILE: u64 = 16 << 20;
@@ -80,6 +83,35 @@ impl Catalogue {
         }
         let known = self.names()?;
         Err(TaskError::Unknown {
+            name: name.to_owned(),
+            nearest: nearest_name(name, known.iter().map(String::as_str)).map(str::to_owned),
+            known,
+        })
+    }
+
+    /// The suite of this name: a folder's `suites.toml` wins over the embedded suite of the same name.
+    pub fn suite(&self, name: &str) -> Result<Suite, TaskError> {
+        let mut known = BTreeMap::new();
+        if let Some(file) = TASKS.get_file(SUITES) {
+            let path = Path::new("tasks").join(SUITES);
+            let text = text(&path, file.contents().to_vec())?;
+            for suite in suite::parse(&path, &text)? {
+                known.insert(suite.name.clone(), suite);
+            }
+        }
+        let path = self.folder.as_ref().map(|folder| folder.join(SUITES));
+        if let Some(path) = path.filter(|path| path.is_file()) {
+            let bytes = fs::read(&path).map_err(|error| TaskError::io(&path, "read", error))?;
+            let text = text(&path, bytes)?;
+            for suite in suite::parse(&path, &text)? {
+                known.insert(suite.name.clone(), suite);
+            }
+        }
+        if let Some(suite) = known.remove(name) {
+            return Ok(suite);
+        }
+        let known: Vec<String> = known.into_keys().collect();
+        Err(TaskError::UnknownSuite {
             name: name.to_owned(),
             nearest: nearest_name(name, known.iter().map(String::as_str)).map(str::to_owned),
             known,

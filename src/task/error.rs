@@ -17,6 +17,16 @@ pub enum TaskError {
         /// Every known name.
         known: Vec<String>,
     },
+    /// No suite has this name.
+    #[error("no suite `{name}`{}; known: {}", suggestion(nearest), known.join(", "))]
+    UnknownSuite {
+        /// What was asked for.
+        name: String,
+        /// The likeliest one that was meant.
+        nearest: Option<String>,
+        /// Every known name.
+        known: Vec<String>,
+    },
     /// A file of the task is wrong.
     #[error("{}{}: {message}{}", path.display(), place(*line, *column), note(help))]
     Invalid {

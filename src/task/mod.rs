@@ -10,6 +10,7 @@
 //! tasks/<name>/mistakes/*.ptx   kernels that must be caught, each saying how (see `mistakes`)
 //! tasks/<name>/*                what a reference or a baseline needs
 //! search_spaces/<name>/*.ptx    sources worth starting from besides the seed
+//! tasks/suites.toml             which tasks are searched and totalled together
 //! ```
 
 mod baseline;
@@ -24,6 +25,7 @@ mod problem;
 pub mod proof;
 pub mod reference;
 pub mod scaffold;
+mod suite;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -40,6 +42,7 @@ pub use catalogue::Catalogue;
 pub use error::TaskError;
 pub use mistakes::Mistake;
 pub use problem::{Buffer, GUARD_BYTE, GUARD_ZONE, Poison, Problem, Work};
+pub use suite::Suite;
 
 /// A loaded and checked task.
 #[derive(Clone, Debug)]
