@@ -5,6 +5,7 @@ mod baselines;
 mod checks;
 mod progress;
 mod story;
+pub mod suite;
 
 pub use baselines::baselines_table;
 pub use checks::by_size;
