@@ -72,6 +72,8 @@ pub enum Command {
     Batch(BatchArgs),
     /// Show a recorded run as it went: the lines that the search printed, in order.
     Replay(ReplayArgs),
+    /// Search every task of a suite; budget, time and the model's limits are each task's.
+    Bench(BenchArgs),
     /// Compare ways to search at equal budgets.
     Compare(CompareArgs),
     /// Write the winner of a run: PTX, cubin, certificate, loaders.
@@ -252,6 +254,39 @@ pub struct BatchArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "flattened options document themselves")]
     pub judge: JudgeArgs,
+}
+
+/// `bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// The suite, as tasks/suites.toml lists it: l1l2l3.
+    #[arg(long, value_name = "NAME")]
+    pub suite: String,
+    /// Only these tasks of it; the total is then over these alone.
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub tasks_only: Vec<String>,
+    /// Who proposes: knobs,rewrites,model.
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub proposers: Option<Vec<ProposerKind>>,
+    /// Kernels to judge for each task; 120 where no time is given either.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub budget: Option<u64>,
+    /// Longest search time of each task: 90s, 10m, 2h.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub time: Option<Duration>,
+    /// Seed of every random choice.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub seed: u64,
+    /// Folder of the report and of the runs, a folder for each task. Finished tasks in it are kept, a half-done
+    /// one goes on.
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "flattened options document themselves")]
+    pub judge: JudgeArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "flattened options document themselves")]
+    pub model: ModelArgs,
 }
 
 /// A part of a batch.

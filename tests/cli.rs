@@ -3,6 +3,8 @@
 
 #[path = "cli/batch.rs"]
 mod batch;
+#[path = "cli/bench.rs"]
+mod bench;
 #[path = "cli/check.rs"]
 mod check;
 #[path = "cli/check_gpu.rs"]

@@ -13,7 +13,6 @@ use crate::compare::{Bench, Comparison};
 use crate::propose::{ProposeError, Proposer, ProposerKind, Rewrites};
 use crate::search::StopRules;
 use crate::source::Source;
-use crate::store::ModelConfig;
 
 pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
     let interrupt = super::on_interrupt()?;
@@ -39,12 +38,7 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
         .iter()
         .map(|(_, text)| Ok(Arc::new(Source::parse(text)?)))
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let model = args.model.model.clone().map(|name| ModelConfig {
-        name,
-        base_url: args.model.base_url.clone(),
-        max_calls: args.model.max_calls,
-        max_tokens: args.model.max_tokens,
-    });
+    let model = search::model_config(&args.model);
     fs::create_dir_all(&args.out)
         .with_context(|| format!("cannot create {}", args.out.display()))?;
     let config = search::config(

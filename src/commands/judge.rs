@@ -61,6 +61,29 @@ impl DeviceSpec {
             ),
         })
     }
+
+    /// What is meant on this machine.
+    fn resolved(&self) -> Self {
+        match self {
+            Self::Auto if cuda::driver_present() => Self::Cuda(vec![0]),
+            Self::Auto => Self::Sim(SIMULATED.to_owned()),
+            Self::Sim(_) | Self::Cuda(_) | Self::Recorded(_) => self.clone(),
+        }
+    }
+
+    /// As runs store it: it says exactly what to open again.
+    pub(super) fn label(&self) -> String {
+        match self.resolved() {
+            Self::Sim(name) => format!("sim:{name}"),
+            Self::Cuda(ordinals) if ordinals.is_empty() => "cuda:all".to_owned(),
+            Self::Cuda(ordinals) => {
+                let listed: Vec<String> = ordinals.iter().map(ToString::to_string).collect();
+                format!("cuda:{}", listed.join(","))
+            }
+            Self::Recorded(file) => format!("recorded:{}", file.display()),
+            Self::Auto => unreachable!("resolved"),
+        }
+    }
 }
 
 /// A judge, ready.
@@ -252,30 +275,20 @@ pub(super) fn find_ptxas(global: &Global) -> anyhow::Result<toolchain::Ptxas> {
 
 /// The device, what to call it, and whether it is the simulator.
 pub(super) fn open_device(spec: &DeviceSpec) -> anyhow::Result<(Arc<dyn Device>, String, bool)> {
-    let simulated = |name: &str| -> anyhow::Result<(Arc<dyn Device>, String, bool)> {
-        Ok((
-            Arc::new(SimDevice::new(Gpu::named(name)?)),
-            format!("sim:{name}"),
-            true,
-        ))
-    };
-    match spec {
-        DeviceSpec::Sim(name) => simulated(name),
+    Ok(match spec.resolved() {
+        DeviceSpec::Sim(name) => {
+            let device: Arc<dyn Device> = Arc::new(SimDevice::new(Gpu::named(&name)?));
+            (device, spec.label(), true)
+        }
         DeviceSpec::Cuda(ordinals) => {
             let command = WorkerCommand::current()?;
-            let pool = CudaPool::open(ordinals, &command, &cuda::Options::default())?;
-            let listed: Vec<String> = ordinals.iter().map(ToString::to_string).collect();
-            let label = if listed.is_empty() {
-                "all".to_owned()
-            } else {
-                listed.join(",")
-            };
-            Ok((Arc::new(pool), format!("cuda:{label}"), false))
+            let pool = CudaPool::open(&ordinals, &command, &cuda::Options::default())?;
+            (Arc::new(pool), spec.label(), false)
         }
-        DeviceSpec::Auto if cuda::driver_present() => open_device(&DeviceSpec::Cuda(vec![0])),
-        DeviceSpec::Auto => simulated(SIMULATED),
-        DeviceSpec::Recorded(_) => unreachable!("tables are opened without a device"),
-    }
+        DeviceSpec::Auto | DeviceSpec::Recorded(_) => {
+            unreachable!("auto is resolved, and tables are opened without a device")
+        }
+    })
 }
 
 /// A table of measurements: a run folder or trace of our own, or the file of another tuner.

@@ -2,6 +2,7 @@
 
 mod baselines;
 mod batch;
+mod bench;
 mod check;
 mod compare;
 mod completions;
@@ -49,6 +50,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Eval(args) => eval::run(&args, &global),
         Command::Baselines(args) => baselines::run(&args, &global),
         Command::Batch(args) => batch::run(&args, &global),
+        Command::Bench(args) => bench::run(&args, &global),
         Command::Show(args) => show::run(&args, &global),
         Command::Replay(args) => replay::run(&args, &global),
         Command::Compare(args) => compare::run(&args, &global),

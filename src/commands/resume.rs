@@ -2,11 +2,11 @@
 
 use anyhow::bail;
 
-use super::judge::{self, Over, Wanted};
+use super::judge::{self, Judge, Over, Wanted};
 use super::session::{self, Session};
 use super::{Exit, note, search};
 use crate::cli::{Global, JudgeArgs, ResumeArgs};
-use crate::store::{Event, RunWriter};
+use crate::store::{Event, RunConfig, RunWriter};
 
 pub(super) fn run(args: &ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
     let interrupt = super::on_interrupt()?;
@@ -25,13 +25,49 @@ pub(super) fn run(args: &ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
             env!("CARGO_PKG_VERSION")
         ));
     }
+    let judge = reopen(&config, args.jobs, global)?;
+    let limits = &args.limits;
+    let new_limits = limits.budget.is_some()
+        || limits.time.is_some()
+        || limits.plateau.is_some()
+        || limits.target_speedup.is_some();
+    if new_limits {
+        let baseline = config.baseline.as_ref().map(|baseline| baseline.time);
+        run.set_stop(search::stop_rules(limits, baseline)?)?;
+    }
+    let finished = past.iter().rev().find_map(|line| match &line.event {
+        Event::Finished { reason } => Some(Some(*reason)),
+        Event::Evaluated { .. } | Event::Expanded { .. } | Event::Confirmed { .. } => Some(None),
+        Event::ExpandFailed { .. } | Event::Unavailable { .. } => None,
+    });
+    if let (Some(Some(reason)), false) = (finished, new_limits) {
+        note(&format!(
+            "the run has ended ({reason}); --budget or --time gives it more"
+        ));
+    }
+    let jobs = session::jobs(args.jobs);
+    Session {
+        judge,
+        run,
+        past,
+        jobs,
+    }
+    .drive(global.json, &interrupt)
+}
+
+/// The judge of a run that goes on: what judged it before, or an error that says what changed.
+pub(super) fn reopen(
+    config: &RunConfig,
+    jobs: Option<usize>,
+    global: &Global,
+) -> anyhow::Result<Judge> {
     let mut global = global.clone();
     global.tasks = global.tasks.or_else(|| config.tasks_dir.clone());
     let judge_args = JudgeArgs {
         tool_logs: None,
         device: config.device.clone(),
         arch: Some(config.arch),
-        jobs: args.jobs,
+        jobs,
     };
     let judge = judge::open(
         Wanted {
@@ -69,32 +105,5 @@ pub(super) fn run(args: &ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
             judge.gpu_name
         );
     }
-    let limits = &args.limits;
-    let new_limits = limits.budget.is_some()
-        || limits.time.is_some()
-        || limits.plateau.is_some()
-        || limits.target_speedup.is_some();
-    if new_limits {
-        let baseline = config.baseline.as_ref().map(|baseline| baseline.time);
-        run.set_stop(search::stop_rules(limits, baseline)?)?;
-    }
-    let finished = past.iter().rev().find_map(|line| match &line.event {
-        Event::Finished { reason } => Some(Some(*reason)),
-        Event::Evaluated { .. } | Event::Expanded { .. } | Event::Confirmed { .. } => Some(None),
-        Event::ExpandFailed { .. } | Event::Unavailable { .. } => None,
-    });
-    if let (Some(Some(reason)), false) = (finished, new_limits) {
-        note(&format!(
-            "the run has ended ({reason}); --budget or --time gives it more"
-        ));
-    }
-    let jobs = session::jobs(args.jobs);
-    Session {
-        judge,
-        run,
-        past,
-        jobs,
-        global: &global,
-    }
-    .drive(&interrupt)
+    Ok(judge)
 }

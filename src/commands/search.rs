@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use super::judge::{self, Judge, Over, Wanted};
 use super::session::{self, Session};
 use super::{Exit, note};
-use crate::cli::{Global, LimitArgs, SearchArgs};
+use crate::cli::{Global, LimitArgs, ModelArgs, SearchArgs};
 use crate::propose::ProposerKind;
 use crate::report::opening;
 use crate::search::{NodeId, Plateau, SearchParams, StopRules};
@@ -41,15 +41,12 @@ pub(super) fn run(args: SearchArgs, global: &Global) -> anyhow::Result<Exit> {
         &args.limits,
         judge.baseline.as_ref().map(|baseline| baseline.time),
     )?;
-    let proposers = proposers(&args, &judge)?;
-    let model = proposers
-        .contains(&ProposerKind::Model)
-        .then(|| ModelConfig {
-            name: args.model.model.clone().unwrap_or_default(),
-            base_url: args.model.base_url.clone(),
-            max_calls: args.model.max_calls,
-            max_tokens: args.model.max_tokens,
-        });
+    let proposers = proposers(
+        args.proposers.as_deref(),
+        args.model.model.is_some(),
+        judge.task.is_some(),
+    )?;
+    let model = model_config(&args.model);
     let folder = match &args.out {
         Some(folder) => folder.clone(),
         None => next_folder(&args.task)?,
@@ -63,9 +60,8 @@ pub(super) fn run(args: SearchArgs, global: &Global) -> anyhow::Result<Exit> {
         run,
         past: Vec::new(),
         jobs,
-        global,
     }
-    .drive(&interrupt)
+    .drive(global.json, &interrupt)
 }
 
 /// What a run is made from: used by `search` and, for each series, by `compare`.
@@ -183,11 +179,25 @@ pub(super) fn stop_rules(limits: &LimitArgs, baseline: Option<Nanos>) -> anyhow:
     })
 }
 
-fn proposers(args: &SearchArgs, judge: &Judge) -> anyhow::Result<Vec<ProposerKind>> {
-    let model = args.model.model.is_some();
-    let proposers = match &args.proposers {
-        Some(given) => given.clone(),
-        None if judge.task.is_none() => vec![ProposerKind::Knobs],
+/// The model that is named, if any.
+pub(super) fn model_config(args: &ModelArgs) -> Option<ModelConfig> {
+    args.model.clone().map(|name| ModelConfig {
+        name,
+        base_url: args.base_url.clone(),
+        max_calls: args.max_calls,
+        max_tokens: args.max_tokens,
+    })
+}
+
+/// Who proposes: as asked, else everybody there is. A table of settings has no PTX to rewrite.
+pub(super) fn proposers(
+    asked: Option<&[ProposerKind]>,
+    model: bool,
+    ptx: bool,
+) -> anyhow::Result<Vec<ProposerKind>> {
+    let proposers = match asked {
+        Some(asked) => asked.to_vec(),
+        None if !ptx => vec![ProposerKind::Knobs],
         None if model => vec![
             ProposerKind::Knobs,
             ProposerKind::Rewrites,

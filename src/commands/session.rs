@@ -9,7 +9,6 @@ use anyhow::Context as _;
 
 use super::judge::Judge;
 use super::{Exit, answer, note};
-use crate::cli::Global;
 use crate::driver::{Ended, Rig, drive};
 use crate::llm::{self, Budget, Limits, OpenOptions};
 use crate::propose::{AskOptions, ModelProposer, Proposer, ProposerKind, Rewrites};
@@ -18,22 +17,45 @@ use crate::search::Expander;
 use crate::store::{Line, ModelConfig, RunWriter, StoredRun};
 
 /// A run about to go on.
-pub(super) struct Session<'a> {
+pub(super) struct Session {
     pub(super) judge: Judge,
     pub(super) run: RunWriter,
     pub(super) past: Vec<Line>,
     pub(super) jobs: usize,
-    pub(super) global: &'a Global,
 }
 
-impl Session<'_> {
-    pub(super) fn drive(self, interrupt: &AtomicBool) -> anyhow::Result<Exit> {
+impl Session {
+    /// Drives it and answers with its story.
+    pub(super) fn drive(self, json: bool, interrupt: &AtomicBool) -> anyhow::Result<Exit> {
+        let folder = self.run.folder.clone();
+        let format = if json { Format::Json } else { Format::Text };
+        let ended = self.search(format, interrupt)?;
+        let story = Story::read(&StoredRun::open(&folder)?, 3)?;
+        let kernel = story
+            .winner
+            .as_ref()
+            .is_some_and(|winner| winner.kernel.is_some());
+        answer(json, story.brief(&folder, kernel), &story)?;
+        Ok(match (ended, &story.winner) {
+            (Ended::Interrupted, _) => {
+                note(&format!(
+                    "stopped; `warptree resume {}` goes on",
+                    folder.display()
+                ));
+                Exit::Interrupted
+            }
+            (Ended::Stopped(_), Some(_)) => Exit::Success,
+            (Ended::Stopped(_), None) => Exit::No,
+        })
+    }
+
+    /// Drives it; progress is shown as `format` says.
+    pub(super) fn search(self, format: Format, interrupt: &AtomicBool) -> anyhow::Result<Ended> {
         let Self {
             judge,
             mut run,
             past,
             jobs,
-            global,
         } = self;
         let config = run.config.clone();
         let rewrites = Rewrites;
@@ -67,34 +89,10 @@ impl Session<'_> {
             // a table can only repeat itself
             confirm: judge.times != "recorded",
         };
-        let format = if global.json {
-            Format::Json
-        } else {
-            Format::Text
-        };
         let mut progress = Progress::new(format, &config);
         let ended = drive(&rig, &mut run, &past, interrupt, &mut progress);
         progress.finish();
-        let ended = ended?;
-        let folder = run.folder.clone();
-        drop(run);
-        let story = Story::read(&StoredRun::open(&folder)?, 3)?;
-        let kernel = story
-            .winner
-            .as_ref()
-            .is_some_and(|winner| winner.kernel.is_some());
-        answer(global.json, story.brief(&folder, kernel), &story)?;
-        Ok(match (ended, &story.winner) {
-            (Ended::Interrupted, _) => {
-                note(&format!(
-                    "stopped; `warptree resume {}` goes on",
-                    folder.display()
-                ));
-                Exit::Interrupted
-            }
-            (Ended::Stopped(_), Some(_)) => Exit::Success,
-            (Ended::Stopped(_), None) => Exit::No,
-        })
+        Ok(ended?)
     }
 }
 
