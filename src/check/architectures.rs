@@ -11,52 +11,6 @@ use crate::task::Task;
 use crate::units::{SmArch, SmSuffix};
 use crate::verdict::{Resources, spilled};
 
-/// Looked at where none is named.
-pub const DEFAULT_ARCHITECTURES: [SmArch; 6] = [
-    portable(80),
-    portable(86),
-    portable(89),
-    portable(90),
-    portable(100),
-    portable(120),
-];
-
-/// An architecture to look at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// Which.
-    pub arch: SmArch,
-    /// It was named: it must pass.
-    pub named: bool,
-}
-
-const fn portable(number: u16) -> SmArch {
-    SmArch {
-        number,
-        suffix: SmSuffix::Portable,
-    }
-}
-
-impl Wanted {
-    /// Those named, else the defaults. Of those, the one that PTX for an architecture's own instructions is
-    /// written for stands in for the portable one of its number.
-    fn list(named: &[SmArch], target: Option<SmArch>) -> Vec<Self> {
-        if !named.is_empty() {
-            let one = |&arch| Self { arch, named: true };
-            return named.iter().map(one).collect();
-        }
-        DEFAULT_ARCHITECTURES
-            .iter()
-            .map(|&arch| Self {
-                arch: target
-                    .filter(|target| target.number == arch.number)
-                    .unwrap_or(arch),
-                named: false,
-            })
-            .collect()
-    }
-}
-
 /// A check for each architecture: those of `named`, or the defaults as far as the task and the PTX allow.
 /// `bench` times them, where the files are what was certified.
 pub fn architectures(
@@ -94,6 +48,51 @@ pub fn architectures(
             }
         })
         .collect()
+}
+
+/// Looked at where none is named.
+const DEFAULT_ARCHITECTURES: [SmArch; 6] = [
+    portable(80),
+    portable(86),
+    portable(89),
+    portable(90),
+    portable(100),
+    portable(120),
+];
+
+/// An architecture to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wanted {
+    arch: SmArch,
+    /// It was named: it must pass.
+    named: bool,
+}
+
+const fn portable(number: u16) -> SmArch {
+    SmArch {
+        number,
+        suffix: SmSuffix::Portable,
+    }
+}
+
+impl Wanted {
+    /// Those named, else the defaults. Of those, the one that PTX for an architecture's own instructions is
+    /// written for stands in for the portable one of its number.
+    fn list(named: &[SmArch], target: Option<SmArch>) -> Vec<Self> {
+        if !named.is_empty() {
+            let one = |&arch| Self { arch, named: true };
+            return named.iter().map(one).collect();
+        }
+        DEFAULT_ARCHITECTURES
+            .iter()
+            .map(|&arch| Self {
+                arch: target
+                    .filter(|target| target.number == arch.number)
+                    .unwrap_or(arch),
+                named: false,
+            })
+            .collect()
+    }
 }
 
 fn check(wanted: Wanted, outcome: Outcome, detail: String) -> Check {

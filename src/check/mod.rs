@@ -7,13 +7,14 @@ mod architectures;
 mod bundle;
 mod judged;
 mod junit;
+mod worth;
 
 use std::fmt;
 use std::path::PathBuf;
 
 use serde::Serialize;
 
-pub use architectures::{DEFAULT_ARCHITECTURES, Wanted, architectures};
+pub use architectures::architectures;
 pub use bundle::Bundle;
 pub use judged::{Asked, Assembled, Bench, assembly, judge, same_task};
 pub use junit::junit;

@@ -4,6 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
+use serde::Serialize;
 
 use super::judge::{self, DeviceSpec};
 use super::{Exit, answer, note};
@@ -14,6 +15,13 @@ use crate::evaluate::observe::Observers;
 use crate::evaluate::ptxas::Assembler;
 use crate::task::Catalogue;
 use crate::toolchain::Places;
+
+#[derive(Serialize)]
+struct Found<'a> {
+    passed: bool,
+    #[serde(flatten)]
+    report: &'a Report,
+}
 
 pub(super) fn run(args: &CheckArgs, global: &Global) -> anyhow::Result<Exit> {
     let folder = &args.dir;
@@ -43,12 +51,13 @@ pub(super) fn run(args: &CheckArgs, global: &Global) -> anyhow::Result<Exit> {
         let xml = check::junit(&report).context("cannot write JUnit XML")?;
         fs::write(path, xml).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    answer(global.json, &report, &report)?;
-    Ok(if report.passed() {
-        Exit::Success
-    } else {
-        Exit::No
-    })
+    let passed = report.passed();
+    let found = Found {
+        passed,
+        report: &report,
+    };
+    answer(global.json, &report, &found)?;
+    Ok(if passed { Exit::Success } else { Exit::No })
 }
 
 /// All that needs tools: task, assembler, judge.
@@ -59,8 +68,13 @@ fn look(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let certificate = &bundle.certificate;
+    let confirmed = if certificate.confirmed {
+        ""
+    } else {
+        ", not confirmed in full there"
+    };
     report.certified = Some(format!(
-        "{} certified by warptree {} on {} ({})",
+        "{} certified by warptree {} on {} ({}){confirmed}",
         certificate.task, certificate.warptree, certificate.gpu, certificate.device
     ));
     let task = Catalogue::open(global.tasks.as_deref())

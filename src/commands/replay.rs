@@ -7,7 +7,6 @@ use std::time::Duration;
 use crate::cli::{Global, ReplayArgs};
 use crate::report::{Story, opening, told};
 use crate::store::{Event, RunGraph, StoredRun};
-use crate::verdict::Time;
 
 use super::Exit;
 
@@ -45,10 +44,9 @@ pub(super) fn run(args: &ReplayArgs, global: &Global) -> anyhow::Result<Exit> {
 /// The word beside the run's times: that of the first kernel that got one.
 fn times(run: &StoredRun) -> Option<&'static str> {
     run.lines.iter().find_map(|line| match &line.event {
-        Event::Evaluated { evaluation, .. } => evaluation
-            .verdict
-            .measurement()
-            .map(|m| Time::label(&m.time)),
+        Event::Evaluated { evaluation, .. } => {
+            evaluation.verdict.measurement().map(|m| m.time.label())
+        }
         Event::Expanded { .. }
         | Event::ExpandFailed { .. }
         | Event::Unavailable { .. }

@@ -100,6 +100,7 @@ fn a_whole_export_passes_and_speed_and_architectures_are_told() {
     }
     assert_eq!(outcome("claim"), "not_done");
     assert_eq!((code, checks.len()), (0, 17));
+    assert_eq!(report["passed"], true);
     assert!(checks["assembly"].1.contains("byte for byte"), "{checks:?}");
     let verification = &checks["verification"].1;
     assert!(
