@@ -89,6 +89,8 @@ pub enum Command {
     NewTask(NewTaskArgs),
     /// Look at what this machine has: tools, GPUs, permissions.
     Doctor,
+    /// Put the judge on trial: planted cheats must be caught, odd but honest kernels must pass.
+    Selftest(SelftestArgs),
     /// Print a shell's completion script.
     Completions {
         /// Which shell.
@@ -211,9 +213,9 @@ pub struct EvalArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "flattened options document themselves")]
     pub judge: JudgeArgs,
-    /// Seed of the inputs.
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    pub seed: u64,
+    /// Seed of the inputs; on a GPU a secret one where it is not given.
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
 }
 
 /// `baselines`.
@@ -245,7 +247,7 @@ pub struct BatchArgs {
     /// Judge only part I of N, from 1/N to N/N: the parts together are the batch.
     #[arg(long, default_value = "1/1", value_name = "I/N")]
     pub shard: Shard,
-    /// Seed of the draws and of the inputs.
+    /// Seed of the draws and, on the simulator, of the inputs.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub seed: u64,
     /// Folder of the run; one that was stopped goes on.
@@ -407,6 +409,23 @@ pub struct TraceArgs {
     /// File to write, ending in .jsonl.gz.
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
+}
+
+/// `selftest`.
+#[derive(Debug, Args)]
+pub struct SelftestArgs {
+    /// Judge the planted kernels; the exit code is 1 when a cheat passes or an honest kernel does not.
+    #[arg(long, required = true)]
+    pub adversarial: bool,
+    /// Only planted kernels whose `task/name` contains this; may be repeated.
+    #[arg(long, value_name = "TEXT")]
+    pub only: Vec<String>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "flattened options document themselves")]
+    pub judge: JudgeArgs,
+    /// Seed of the inputs; another one each time where it is not given.
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
 }
 
 /// `new-task`.

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "evaluate/adversarial.rs"]
+mod adversarial;
 #[path = "evaluate/pipeline.rs"]
 mod pipeline;
 #[path = "evaluate/profile.rs"]

@@ -42,6 +42,7 @@ pub(super) fn run(args: &BatchArgs, global: &Global) -> anyhow::Result<Exit> {
             task: &args.task,
             judge: &args.judge,
             seed: args.seed,
+            secret: true,
             over: Over::Seed,
         },
         global,

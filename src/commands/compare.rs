@@ -29,6 +29,7 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
             task: &args.task,
             judge: &args.judge,
             seed: 0,
+            secret: true,
             over: Over::Seed,
         },
         global,

@@ -40,7 +40,8 @@ pub(super) fn run(args: &EvalArgs, global: &Global) -> anyhow::Result<Exit> {
         Wanted {
             task: &args.task,
             judge: &args.judge,
-            seed: args.seed,
+            seed: args.seed.unwrap_or(0),
+            secret: args.seed.is_none(),
             over: Over::Seed,
         },
         global,

@@ -2,6 +2,7 @@
 //! behalf of which GPU.
 
 use std::fs;
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -133,7 +134,11 @@ pub(super) enum Over {
 pub(super) struct Wanted<'a> {
     pub(super) task: &'a str,
     pub(super) judge: &'a JudgeArgs,
+    /// Seed of the inputs.
     pub(super) seed: u64,
+    /// On a GPU, whose verdicts are claims, the inputs come from a random seed instead: nothing that
+    /// proposes kernels can know them.
+    pub(super) secret: bool,
     pub(super) over: Over,
 }
 
@@ -153,7 +158,12 @@ pub(super) fn open(wanted: Wanted<'_>, global: &Global) -> anyhow::Result<Judge>
             gpu.arch
         );
     }
-    let (pipeline, version) = open_pipeline(&task, device, arch, wanted.seed, simulated, global)?;
+    let seed = if wanted.secret && !simulated {
+        secret_seed()
+    } else {
+        wanted.seed
+    };
+    let (pipeline, version) = open_pipeline(&task, device, arch, seed, simulated, global)?;
     let pipeline = if simulated {
         pipeline
     } else {
@@ -182,6 +192,11 @@ pub(super) fn open(wanted: Wanted<'_>, global: &Global) -> anyhow::Result<Judge>
     })
 }
 
+/// Random, from the system.
+pub(super) fn secret_seed() -> u64 {
+    RandomState::new().hash_one(std::process::id())
+}
+
 /// A task's judge on a device, and the version of its ptxas.
 pub(super) fn open_pipeline(
     task: &Arc<Task>,
@@ -193,6 +208,7 @@ pub(super) fn open_pipeline(
 ) -> anyhow::Result<(Pipeline, String)> {
     let ptxas = find_ptxas(global)?;
     let version = ptxas.version.clone();
+    let gpu = device.gpu().clone();
     let pipeline = Pipeline::new(evaluate::Settings {
         task: Arc::clone(task),
         device,
@@ -207,7 +223,15 @@ pub(super) fn open_pipeline(
         python: global.python.clone().into_os_string(),
         ..Default::default()
     };
-    Ok((pipeline.with_baseline_options(options), version))
+    let pipeline = pipeline.with_baseline_options(options);
+    Ok(if deterministic {
+        (pipeline, version)
+    } else {
+        (
+            pipeline.with_simulator(Arc::new(SimDevice::new(gpu))),
+            version,
+        )
+    })
 }
 
 /// What speedups are over, and the baselines where they were measured.

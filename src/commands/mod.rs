@@ -14,6 +14,7 @@ mod new_task;
 mod replay;
 mod resume;
 mod search;
+mod selftest;
 mod session;
 mod show;
 mod tasks;
@@ -60,6 +61,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Tasks => tasks::run(&global),
         Command::NewTask(args) => new_task::run(&args, &global),
         Command::Doctor => doctor::run(&global),
+        Command::Selftest(args) => selftest::run(&args, &global),
         Command::Completions { shell } => completions::run(shell),
         Command::Worker(args) => return worker(&args),
         Command::ReplayCalls(args) => return cuda::replay::main(&args.file, &args.report),

@@ -74,6 +74,7 @@ pub(super) fn reopen(
             task: &config.task,
             judge: &judge_args,
             seed: config.seed,
+            secret: true,
             over: Over::Earlier {
                 baseline: config.baseline.clone(),
                 baselines: config.baselines.clone(),

@@ -28,6 +28,7 @@ pub(super) fn run(args: SearchArgs, global: &Global) -> anyhow::Result<Exit> {
             task: &args.task,
             judge: &args.judge,
             seed: args.seed,
+            secret: true,
             over: if args.no_baselines {
                 Over::Seed
             } else {

@@ -15,7 +15,7 @@ use crate::verdict::{Diagnostic, Severity, Time};
 use super::{About, Contents, Device, Ended, Execution, Gpu, Job, RigError, Timed, Timing};
 
 /// Version of interpreter and cost model: part of verdict cache keys, raised when an answer changes.
-const COST_MODEL: &str = "1";
+const COST_MODEL: &str = "2";
 /// Jobs up to here are executed in full.
 const LARGEST_JOB: Bytes = Bytes(256 << 20);
 /// Unwritten bytes of workspaces: a NaN in every float format.
@@ -231,7 +231,15 @@ impl SimDevice {
     }
 
     /// Options to run a few blocks that stand for the grid.
-    fn sampling(&self, program: &Program, launch: &sim::Launch, registers: Option<u32>) -> Options {
+    ///
+    /// With `whole`, a grid that is resident at once runs all of its blocks: they may wait for each other.
+    fn sampling(
+        &self,
+        program: &Program,
+        launch: &sim::Launch,
+        registers: Option<u32>,
+        whole: bool,
+    ) -> Options {
         let full = self.options(program, launch, registers);
         let resident = resident(&self.limits(), program, launch, registers)
             .blocks
@@ -241,12 +249,18 @@ impl SimDevice {
             u64::from(program.static_shared() + launch.dynamic_shared) * u64::from(resident);
         let cache = (self.gpu.smem_per_sm.0 + CACHE_BEYOND_SHARED).saturating_sub(shared)
             / u64::from(resident);
-        let sample = if blocks <= SAMPLED_BLOCKS {
+        let at_once = whole && blocks <= u64::from(full.resident_blocks);
+        let sample = if blocks <= SAMPLED_BLOCKS || at_once {
             (0..blocks).collect()
         } else {
-            // The middles of equal parts: neither the first nor a ragged last block stands for the rest.
+            // Near the middles of equal parts: neither the first nor a ragged last block stands for the
+            // rest, and no two at a distance that a grid's width divides.
             (0..SAMPLED_BLOCKS)
-                .map(|part| blocks * (2 * part + 1) / (2 * SAMPLED_BLOCKS))
+                .map(|part| {
+                    let middle = blocks * (2 * part + 1) / (2 * SAMPLED_BLOCKS);
+                    let reach = blocks / (4 * SAMPLED_BLOCKS) + 1;
+                    middle + (part + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) % reach
+                })
                 .collect()
         };
         Options {
@@ -345,6 +359,15 @@ impl Device for SimDevice {
     }
 
     fn time(&self, job: &Job<'_>) -> Result<Timing, RigError> {
+        match self.time_sampled(job, false)? {
+            Timing::Hung(_) => self.time_sampled(job, true),
+            timing @ (Timing::Timed(_) | Timing::Faulted(_) | Timing::Refused(_)) => Ok(timing),
+        }
+    }
+}
+
+impl SimDevice {
+    fn time_sampled(&self, job: &Job<'_>, whole: bool) -> Result<Timing, RigError> {
         let mut prepared = match self.prepare(job) {
             Ok(prepared) => prepared,
             Err(Refusal::Unsupported(findings)) => {
@@ -357,7 +380,7 @@ impl Device for SimDevice {
         let mut notes = Vec::new();
         for (entry, launch, registers) in &prepared.launches {
             let program = &prepared.programs[entry];
-            let options = self.sampling(program, launch, *registers);
+            let options = self.sampling(program, launch, *registers, whole);
             prepared.memory.forget_touched();
             let outcome = sim::launch(program, &mut prepared.memory, launch, &options);
             match outcome.stop {

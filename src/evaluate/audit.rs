@@ -6,10 +6,13 @@ use crate::ptx::{ModuleState, ModuleVariable};
 use crate::source::DType;
 use crate::task::{MathMode, Role, Task, Work};
 use crate::units::{Bytes, Flops, Nanos};
-use crate::verdict::TargetShare;
+use crate::verdict::{Diagnosis, TargetShare};
 
 /// A time below this share of the floor is impossible; the rest is the timer's uncertainty.
 const FLOOR_BAND: f64 = 0.98;
+
+/// Work estimated from a few blocks is short of the whole only below this share: blocks may be unequal.
+const ESTIMATED_WORK: f64 = 0.75;
 
 /// Two counts of the same work differ by less than this.
 const SAME_WORK: f64 = 0.99;
@@ -84,8 +87,7 @@ impl Bound {
 /// The roofline at the task's own work: the larger of the two bounds; `None` for a task without work.
 /// Bytes that fit in L2 may never cross device memory in repeated calls, so they bound nothing.
 pub fn floor(work: &Work, peak: f64, gpu: &Gpu) -> Option<Floor> {
-    let streamed = if work.bytes > gpu.l2 { work.bytes.0 } else { 0 };
-    let bytes = Nanos::new(streamed as f64 / gpu.memory_bandwidth * 1e9);
+    let bytes = Nanos::new(compulsory(work, gpu) as f64 / gpu.memory_bandwidth * 1e9);
     let flops = Nanos::new(work.flops_min.0 / peak * 1e9);
     let bounded = |bound| move |time| Floor { time, bound };
     match (bytes, flops) {
@@ -168,6 +170,38 @@ pub fn device_floor(time: Nanos, floor: Option<Nanos>) -> Finding {
             time.get() / floor.get()
         )),
     }
+}
+
+/// An estimate rests on blocks that ran at the timed size: what they did, for the whole grid, must be near
+/// the work. Small sizes may never reach the loop that skips it.
+pub fn estimated_work(diagnosis: Option<&Diagnosis>, work: &Work, gpu: &Gpu) -> Finding {
+    let Some((diagnosis, moved)) = diagnosis.and_then(|d| Some((d, d.dram?))) else {
+        return Finding::NotChecked("work at the timed size: not counted".to_owned());
+    };
+    // An empty sum is -0.0.
+    let flops = diagnosis
+        .flops
+        .iter()
+        .map(|(_, flops)| flops.0)
+        .sum::<f64>()
+        + 0.0;
+    let parts = [
+        (flops, work.flops_min.0, "floating-point operations"),
+        (moved.0 as f64, compulsory(work, gpu) as f64, "bytes moved"),
+    ];
+    for (done, least, what) in parts {
+        if done < ESTIMATED_WORK * least {
+            return Finding::Void(format!(
+                "at the timed size its blocks leave work out: {done:.3e} {what} estimated, {least:.3e} needed"
+            ));
+        }
+    }
+    Finding::Passed("work at the timed size, estimated from a few blocks".to_owned())
+}
+
+/// Bytes that must cross device memory in every call: none where all fit in L2.
+fn compulsory(work: &Work, gpu: &Gpu) -> u64 {
+    if work.bytes > gpu.l2 { work.bytes.0 } else { 0 }
 }
 
 /// Timed calls whose outputs differ from an untimed call's did not do the same work, unless the task lets

@@ -17,6 +17,7 @@ use crate::device::{Buffer, Contents, Device, Gpu, Job, RigError, Timed, Timing}
 use crate::expr::{Expr, Value};
 use crate::ptx::ir::Module;
 use crate::ptx::{self, ParseError};
+use crate::sim::FindingKind;
 use crate::source::{Candidate, LaunchPlan, Point, Source, SourceError};
 use crate::task::{Poison, Problem, Purpose, Role, TargetInstruction, Task};
 use crate::units::{Digest, Nanos, SmArch};
@@ -26,7 +27,7 @@ use crate::verdict::{
 };
 
 /// Raised whenever the same candidate could get another verdict: part of every cache key.
-const JUDGE_VERSION: u32 = 2;
+const JUDGE_VERSION: u32 = 3;
 
 /// What a pipeline is made of.
 pub struct Settings {
@@ -52,6 +53,7 @@ pub struct Settings {
 pub struct Pipeline {
     settings: Settings,
     verifier: Verifier,
+    simulator: Option<Arc<dyn Device>>,
     /// One problem for each of the task's sizes, in order; their seed and case do not matter.
     sizes: Vec<Problem>,
     /// Index in `sizes` of the one that is timed, and that problem itself.
@@ -109,6 +111,7 @@ impl Pipeline {
         Ok(Self {
             settings,
             verifier,
+            simulator: None,
             sizes,
             headline,
             timed_buffers: timed_buffers(&timed),
@@ -118,6 +121,13 @@ impl Pipeline {
             baseline_options: baseline::Options::default(),
             observers: None,
         })
+    }
+
+    /// What is claimed also runs, at the small sizes, on a device that sees every access: the simulator that
+    /// stands for the GPU.
+    pub fn with_simulator(mut self, simulator: Arc<dyn Device>) -> Self {
+        self.simulator = Some(simulator);
+        self
     }
 
     /// Lets these tools watch candidates on a GPU.
@@ -363,7 +373,8 @@ impl Pipeline {
             }
         };
         let policy = &self.settings.task.policy;
-        let forbidden = ptx::forbidden(&module, &policy.allow, &policy.deny, &policy.reason);
+        let mut forbidden = ptx::forbidden(&module, &policy.allow, &policy.deny, &policy.reason);
+        forbidden.extend(ptx::call_detectors(&module));
         if !forbidden.is_empty() {
             return Err(Box::new(Verdict::Forbidden {
                 diagnostics: mapped(forbidden, source_line),
@@ -422,12 +433,18 @@ impl Pipeline {
         let depth = match aim {
             Aim::Search if !self.settings.deterministic => Depth::Full,
             Aim::Search | Aim::Variant => Depth::Brief,
+            Aim::Claim if !self.settings.deterministic => Depth::Claim,
             Aim::Claim => Depth::Full,
         };
-        let verified = match self.verifier.verify_to(depth, device, &subject)? {
+        let mut verified = match self.verifier.verify_to(depth, device, &subject)? {
             Verified::Passed(evidence) => evidence,
             Verified::Failed(verdict) => return Ok(*verdict),
         };
+        if let (Aim::Claim, Some(simulator)) = (aim, self.simulator.as_deref())
+            && let Some(verdict) = self.simulated(simulator, &subject, &mut verified)?
+        {
+            return Ok(verdict);
+        }
         let sanitised = match (aim, &self.observers) {
             (Aim::Claim, Some(observers)) => {
                 match self.sanitised(observers, front, cubin, source_line)? {
@@ -471,6 +488,45 @@ impl Pipeline {
             made,
         };
         self.conclude(front, cubin, verified, timed, seen, source_line)
+    }
+
+    /// Memory read before it is written, races and strayed accesses leave no trace on a GPU while they happen
+    /// to do no harm. Only these findings count: about numbers the GPU itself has the last word.
+    fn simulated(
+        &self,
+        simulator: &dyn Device,
+        subject: &Subject<'_>,
+        evidence: &mut verify::Evidence,
+    ) -> Result<Option<Verdict>, RigError> {
+        let looked = "races, barriers, bounds and unwritten memory, by the simulator";
+        let verdict = match self.verifier.verify_to(Depth::Brief, simulator, subject)? {
+            Verified::Passed(_) => {
+                evidence.checked.push(looked.to_owned());
+                return Ok(None);
+            }
+            Verified::Failed(verdict) => *verdict,
+        };
+        let unknown = FindingKind::Unsupported.code();
+        let known = verdict.diagnostics().iter().all(|d| d.code != unknown);
+        match verdict {
+            Verdict::Faulted { .. } | Verdict::Racy { .. } if known => Ok(Some(verdict)),
+            Verdict::Faulted { .. }
+            | Verdict::Racy { .. }
+            | Verdict::Unrenderable { .. }
+            | Verdict::Forbidden { .. }
+            | Verdict::Unassembled { .. }
+            | Verdict::AssemblerFailed { .. }
+            | Verdict::OverLimits { .. }
+            | Verdict::Hung { .. }
+            | Verdict::Wrong { .. }
+            | Verdict::Voided { .. }
+            | Verdict::Measured(_)
+            | Verdict::RecordedFailure { .. } => {
+                let reason = verdict.reason().unwrap_or_default();
+                evidence.not_checked.push(format!("{looked}: {reason}"));
+                Ok(None)
+            }
+        }
     }
 
     /// Audit, score and all the words: from here on nothing runs.
@@ -610,9 +666,17 @@ impl Pipeline {
         let time = timed.time.nanos();
         match &timed.time {
             // An estimate cannot be too good to be true, and nothing was called to watch.
-            Time::Estimated { .. } => audited.add(audit::Finding::NotChecked(
-                "time floor and outputs of timed calls: the time is estimated".to_owned(),
-            )),
+            Time::Estimated { .. } => {
+                audited.add(audit::Finding::NotChecked(
+                    "time floor and outputs of timed calls: the time is estimated".to_owned(),
+                ));
+                let work = &self.timed.work;
+                audited.add(audit::estimated_work(
+                    timed.diagnosis.as_ref(),
+                    work,
+                    self.gpu(),
+                ));
+            }
             Time::Measured { .. } | Time::Recorded { .. } => {
                 audited.add(audit::time_floor(time, self.floor()));
                 audited.add(audit::device_floor(time, timed.floor));

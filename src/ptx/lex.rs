@@ -160,13 +160,14 @@ fn end_of_comment(text: &str, from: usize) -> Result<usize, ParseError> {
     }
 }
 
+/// A backslash escapes nothing, as for ptxas: else `"\"; mma…; //"` would hide an instruction from whoever
+/// looks for it.
 fn end_of_string(text: &str, from: usize) -> Result<usize, ParseError> {
     let bytes = text.as_bytes();
     let mut at = from + 1;
     while let Some(&byte) = bytes.get(at) {
         match byte {
             b'"' => return Ok(at + 1),
-            b'\\' if bytes.get(at + 1).is_some_and(|&b| b != b'\n') => at += 2,
             b'\n' => break,
             _ => at += 1,
         }

@@ -22,6 +22,6 @@ pub use canon::{canonical, digest};
 pub use check::check;
 pub use parse::{ParseError, parse};
 pub use place::{Lines, Position, position};
-pub use policy::{ModuleState, ModuleVariable, forbidden, module_state};
+pub use policy::{ModuleState, ModuleVariable, call_detectors, forbidden, module_state};
 pub use print::print;
 pub use sanitise::{Fix, Sanitised, sanitise};

@@ -49,6 +49,64 @@ pub fn forbidden(
     found
 }
 
+/// Special registers that differ between two calls on the same inputs: time, launch and performance
+/// counters. Nothing that is computed can depend on them, only when it is computed.
+const CALL_REGISTERS: [&str; 8] = [
+    "%clock",
+    "%clock_hi",
+    "%clock64",
+    "%globaltimer",
+    "%globaltimer_lo",
+    "%globaltimer_hi",
+    "%gridid",
+    "%current_graph_exec",
+];
+
+/// Reports every instruction that reads what tells one call from another: with it a kernel could work for
+/// whoever verifies and rest while it is timed.
+pub fn call_detectors(module: &Module) -> Vec<Diagnostic> {
+    let lines = Lines::new(&module.text);
+    let mut found = Vec::new();
+    for_each_instruction(module, &mut |instruction| {
+        let mut seen = None;
+        for operand in &instruction.operands {
+            operand.for_each_name(&mut |name| {
+                if tells_calls_apart(name) {
+                    seen = Some(name.to_owned());
+                }
+            });
+        }
+        if let Some(register) = seen {
+            found.push(Diagnostic {
+                severity: Severity::Error,
+                code: "tells-calls-apart".to_owned(),
+                message: format!(
+                    "`{register}` tells one call from another; what a kernel does may depend on its inputs alone"
+                ),
+                line: Some(lines.line(instruction.span.start)),
+                other_line: None,
+                help: Some("take the clock or counter out: the judge times the kernel".to_owned()),
+            });
+        }
+    });
+    found.sort_by_key(|diagnostic| diagnostic.line);
+    found
+}
+
+/// Counters come numbered: `%pm0`, `%pm7_64`, `%envreg31`.
+fn tells_calls_apart(name: &str) -> bool {
+    let digits = |rest: &str| {
+        rest.trim_end_matches("_64")
+            .bytes()
+            .all(|b| b.is_ascii_digit())
+    };
+    CALL_REGISTERS.contains(&name)
+        || ["%pm", "%envreg"].iter().any(|family| {
+            name.strip_prefix(family)
+                .is_some_and(|rest| !rest.is_empty() && digits(rest))
+        })
+}
+
 /// A module-scope variable and where it is declared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModuleVariable {
@@ -64,6 +122,7 @@ pub struct ModuleVariable {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModuleState {
     /// Variables that a kernel may write and a later call can read: `.global`, initialised or not.
+    /// One declared inside a function counts as written.
     pub writable: Vec<ModuleVariable>,
     /// Constant tables: `.const`, and `.global` with initial values that nothing writes.
     pub tables: Vec<ModuleVariable>,
@@ -75,8 +134,13 @@ pub fn module_state(module: &Module) -> ModuleState {
     let lines = Lines::new(&module.text);
     let mut state = ModuleState::default();
     for item in &module.items {
-        let Item::Variable(variable) = item else {
-            continue;
+        let variable = match item {
+            Item::Variable(variable) => variable,
+            Item::Function(function) => {
+                state.writable.extend(inner_globals(function, &lines));
+                continue;
+            }
+            Item::Directive(_) => continue,
         };
         for declared in &variable.names {
             let uses = uses(module, &declared.name);
@@ -96,6 +160,25 @@ pub fn module_state(module: &Module) -> ModuleState {
         }
     }
     state
+}
+
+/// Variables in global memory that a function's body declares; they outlive it all the same.
+fn inner_globals(function: &Function, lines: &Lines) -> Vec<ModuleVariable> {
+    let body = Body::new(function);
+    let statements = body.statements.iter();
+    let variables = statements.filter_map(|(_, flat)| match flat {
+        Flat::Variable(variable, _) => Some(*variable),
+        Flat::Instruction(_) | Flat::Label(_) | Flat::Directive(_) => None,
+    });
+    variables
+        .filter(|variable| variable.space == ".global" && !is_opaque(variable))
+        .flat_map(|variable| &variable.names)
+        .map(|declared| ModuleVariable {
+            name: declared.name.clone(),
+            line: lines.line(declared.span.start),
+            uses: Vec::new(),
+        })
+        .collect()
 }
 
 struct Use {

@@ -8,12 +8,15 @@ use std::sync::Arc;
 
 use include_dir::{Dir, include_dir};
 
+use super::adversarial::{Adversary, Plant, PlantKind};
 use super::error::{TaskError, nearest_name};
 use super::{Mistake, Origin, SpaceFile, Suite, Task, file, mistakes, suite};
 use crate::units::Digest;
 
 static TASKS: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/tasks");
 static SPACES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/search_spaces");
+
+static ADVERSARIAL: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/adversarial");
 
 /// The file that lists the suites, beside the tasks' folders.
 const SUITES: &str = "suites.toml";
@@ -79,7 +82,7 @@ impl Catalogue {
             }
         }
         if let Some(dir) = TASKS.get_dir(name).filter(|_| is_plain(name)) {
-            return embedded_task(name, dir);
+            return embedded_task(name, "tasks", dir);
         }
         let known = self.names()?;
         Err(TaskError::Unknown {
@@ -143,19 +146,40 @@ struct Parts<'a> {
     spaces: BTreeMap<String, Vec<u8>>,
 }
 
-fn embedded_task(name: &str, dir: &'static Dir<'static>) -> Result<Task, TaskError> {
-    let contents = |dir: Option<&'static Dir<'static>>| -> BTreeMap<String, Vec<u8>> {
-        dir.into_iter()
-            .flat_map(Dir::files)
-            .filter_map(|file| Some((name_of(file.path())?, file.contents().to_vec())))
-            .collect()
+/// The embedded catalogue of planted kernels: `adversarial/<task>/`, sorted by task.
+pub(super) fn adversarial() -> Result<Vec<Adversary>, TaskError> {
+    let load = |dir: &'static Dir<'static>| {
+        let name = name_of(dir.path()).unwrap_or_default();
+        let label = Path::new("adversarial").join(&name);
+        let planted = |folder: &str, kind: PlantKind| -> Result<Vec<Plant>, TaskError> {
+            let files = contents(dir.get_dir(dir.path().join(folder)));
+            ptx_files(&label.join(folder), files)?
+                .into_iter()
+                .map(|(name, path, text)| Plant::parse(kind, &name, &path, text))
+                .collect()
+        };
+        let mut plants = planted("cheats", PlantKind::Cheat)?;
+        plants.extend(planted("honest", PlantKind::Honest)?);
+        let task = Arc::new(embedded_task(&name, "adversarial", dir)?);
+        Ok(Adversary { task, plants })
     };
+    ADVERSARIAL.dirs().map(load).collect()
+}
+
+fn contents(dir: Option<&'static Dir<'static>>) -> BTreeMap<String, Vec<u8>> {
+    dir.into_iter()
+        .flat_map(Dir::files)
+        .filter_map(|file| Some((name_of(file.path())?, file.contents().to_vec())))
+        .collect()
+}
+
+fn embedded_task(name: &str, root: &str, dir: &'static Dir<'static>) -> Result<Task, TaskError> {
     build(Parts {
         name,
-        label: &Path::new("tasks").join(name),
+        label: &Path::new(root).join(name),
         origin: Origin::Embedded,
         files: contents(Some(dir)),
-        mistakes: contents(TASKS.get_dir(format!("{name}/mistakes"))),
+        mistakes: contents(dir.get_dir(dir.path().join("mistakes"))),
         spaces_label: &Path::new("search_spaces").join(name),
         spaces: contents(SPACES.get_dir(name)),
     })

@@ -44,8 +44,12 @@ enum Draw {
     Uniform { bound: u32 },
     /// ±1 with probability `often`/2³², else 0.
     Sparse { often: u32 },
-    /// N(0, 1) with −0 and subnormals, and with probability `rare`/2³² a NaN or an infinity.
-    Special { rare: u32 },
+    /// N(0, 1) with −0 and subnormals, and with probability `rare`/2³² a NaN or an infinity; or exactly one
+    /// of those, where it is placed.
+    Special {
+        rare: u32,
+        placed: Option<(u64, Kind)>,
+    },
 }
 
 impl Stream {
@@ -74,6 +78,7 @@ impl Stream {
             InputCase::Special => Draw::Special {
                 // One a sum on average: some sums stay finite, some do not. Strewn at 1/64 elsewhere.
                 rare: probability(sum.map_or(1.0 / 64.0, |sum| 1.0 / sum.terms.max(64) as f64)),
+                placed: None,
             },
         };
         Self {
@@ -81,6 +86,19 @@ impl Stream {
             dtype,
             draw,
         }
+    }
+
+    /// The same stream, but special values hold exactly one NaN or infinity, at element `index`; `turn` says
+    /// which, three in turn. For few outputs, which chance would leave without one or the other.
+    pub(super) fn with_one_special(self, index: u64, turn: u64) -> Self {
+        let draw = match self.draw {
+            Draw::Special { .. } => Draw::Special {
+                rare: 0,
+                placed: Some((index, Kind::in_turn(turn))),
+            },
+            other => other,
+        };
+        Self { draw, ..self }
     }
 
     /// Fills `out` with the stream's bytes from `offset` on; little-endian, element by element.
@@ -185,16 +203,14 @@ impl Stream {
 
     /// `make` of some random bits where this element is a special value.
     fn special<T>(&self, index: u64, make: impl Fn(Special) -> T) -> Option<T> {
-        let Draw::Special { rare } = self.draw else {
+        let Draw::Special { rare, placed } = self.draw else {
             return None;
         };
         let hash = mix(self.hash(index) ^ GOLDEN);
-        let kind = if ((hash >> 32) as u32) < rare {
-            match hash % 3 {
-                0 => Kind::Nan,
-                1 => Kind::Infinity,
-                _ => Kind::NegativeInfinity,
-            }
+        let kind = if let Some((_, kind)) = placed.filter(|(at, _)| *at == index) {
+            kind
+        } else if ((hash >> 32) as u32) < rare {
+            Kind::in_turn(hash)
         } else {
             match hash & 15 {
                 0 => Kind::NegativeZero,
@@ -278,13 +294,23 @@ fn sparse(hash: u64, often: u32) -> i64 {
     }
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Kind {
     Nan,
     Infinity,
     NegativeInfinity,
     NegativeZero,
     Subnormal,
+}
+
+impl Kind {
+    fn in_turn(turn: u64) -> Self {
+        match turn % 3 {
+            0 => Self::Nan,
+            1 => Self::Infinity,
+            _ => Self::NegativeInfinity,
+        }
+    }
 }
 
 #[derive(Clone, Copy)]

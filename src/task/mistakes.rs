@@ -3,7 +3,7 @@
 //! A mistake is an ordinary source whose first line is
 //!
 //! ```text
-//! //! expect: STAGE [| STAGE …] [; line N | ; here] [; code NAME] [; bottleneck NAME]; WHY
+//! //! expect: STAGE [| STAGE …] [; line N | ; here] [; code NAME] [; bottleneck NAME] [; only sim | ; only cuda]; WHY
 //! ```
 //!
 //! - `STAGE`: the stage at which the verdict must end, in the words of [`Verdict::stage`]: `wrong`, `racy`,
@@ -14,6 +14,7 @@
 //! - `code NAME`: a finding or warning must have this code: `missing-barrier`.
 //! - `bottleneck NAME`: the diagnosis must name it, in the words of [`Bottleneck`]: `shared_memory`. Only
 //!   with `measured`.
+//! - `only sim`, `only cuda`: the other kind of device cannot tell, and is not asked.
 //! - `WHY`: a sentence for people, at the end.
 //!
 //! The task's own folder is judged by these files: they are the proof that a cheat or a slip is seen.
@@ -52,8 +53,20 @@ pub struct Expectation {
     pub code: Option<String>,
     /// What the diagnosis must say limits it.
     pub bottleneck: Option<Bottleneck>,
+    /// The one kind of device that can tell; `None`: every one.
+    pub only: Option<DeviceKind>,
     /// A sentence for people.
     pub why: String,
+}
+
+/// What judges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceKind {
+    /// The simulator: sees every access, measures nothing.
+    Sim,
+    /// A GPU: measures, sees what is left in memory.
+    Cuda,
 }
 
 impl Expectation {
@@ -159,6 +172,7 @@ pub(super) fn parse(name: &str, path: &Path, text: Arc<str>) -> Result<Mistake, 
         line: None,
         code: None,
         bottleneck: None,
+        only: None,
         why: String::new(),
     };
     while let Some(clause) = clauses.peek() {
@@ -182,6 +196,8 @@ pub(super) fn parse(name: &str, path: &Path, text: Arc<str>) -> Result<Mistake, 
             ("code", code) if !code.is_empty() && !code.contains(' ') => {
                 expect.code = Some(code.to_owned());
             }
+            ("only", "sim") => expect.only = Some(DeviceKind::Sim),
+            ("only", "cuda") => expect.only = Some(DeviceKind::Cuda),
             ("bottleneck", word) if !word.contains(' ') => {
                 let bottleneck = bottleneck(word).map_err(|error| {
                     fail(format!("`{word}` is no bottleneck"), &error.to_string())

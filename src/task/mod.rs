@@ -13,6 +13,7 @@
 //! tasks/suites.toml             which tasks are searched and totalled together
 //! ```
 
+pub mod adversarial;
 mod baseline;
 mod catalogue;
 pub mod compare;

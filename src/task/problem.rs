@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::error::TaskError;
 use super::file::LARGEST_PROBLEM;
-use super::inputs::{Fill, Stream, SumLength};
+use super::inputs::{Fill, Stream, SumLength, random_bits};
 use super::{InputCase, Param, Role, Size, Task, Tolerance};
 use crate::expr::{Expr, ExprError, Value};
 use crate::source::DType;
@@ -83,6 +83,9 @@ impl Poison {
 pub const GUARD_ZONE: Bytes = Bytes(256);
 /// What fills them.
 pub const GUARD_BYTE: u8 = 0xa5;
+
+/// Up to here, special values are placed: sizes take NaN and the infinities in turn.
+const FEW_OUTPUTS: u64 = 8;
 
 impl Problem {
     /// Evaluates every expression of the task at `size`.
@@ -167,8 +170,18 @@ impl Problem {
     pub fn stream(&self, input: &str) -> Option<Stream> {
         let index = self.task.params.iter().position(|p| p.name == input)?;
         let param = &self.task.params[index];
-        (param.role == Role::Input)
-            .then(|| Stream::new(self.seed, index, param.dtype, self.case, self.longest_sum()))
+        if param.role != Role::Input {
+            return None;
+        }
+        let stream = Stream::new(self.seed, index, param.dtype, self.case, self.longest_sum());
+        let outputs: u64 = self.outputs().map(|output| output.elements).sum();
+        let first = self.inputs().next()?;
+        if outputs > FEW_OUTPUTS || first.name != input {
+            return Some(stream);
+        }
+        let size = self.task.sizes.iter().position(|size| *size == self.size);
+        let turn = self.seed.wrapping_add(size.unwrap_or(0) as u64);
+        Some(stream.with_one_special(random_bits(self.seed, turn) % first.elements, turn))
     }
 
     /// A generator of an input's bytes, made where they are read.

@@ -14,7 +14,7 @@ use warptree::verdict::{Denominator, Verdict, feedback};
 use super::ptxas::{real, stub};
 
 /// A pipeline on the simulated H200, and what must live as long as it.
-fn simulated(task: Task) -> (Pipeline, Option<tempfile::TempDir>) {
+pub(super) fn simulated(task: Task) -> (Pipeline, Option<tempfile::TempDir>) {
     let (folder, assembler) = match real() {
         Some(assembler) => (None, assembler),
         None => {

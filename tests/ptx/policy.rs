@@ -1,6 +1,6 @@
 //! What a task denies is found with its line; what outlives a launch is listed.
 
-use warptree::ptx::{forbidden, module_state, parse};
+use warptree::ptx::{call_detectors, forbidden, module_state, parse};
 
 const TEXT: &str = "\
 .version 8.0
@@ -73,4 +73,67 @@ fn denied_instructions_are_found_in_any_spelling() {
         "`wgmma.fence.sync.aligned` is not allowed: the task denies `wgmma`"
     );
     assert_eq!(found[0].help.as_deref(), Some("no tensor cores"));
+}
+
+/// ptxas takes each of these for a `mma`, whatever stands around it.
+#[test]
+fn a_denied_instruction_cannot_hide() {
+    const MMA: &str = "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 \
+                       {%f1,%f2,%f3,%f4},{%r1,%r1,%r1,%r1},{%r2,%r2},{%f1,%f2,%f3,%f4};";
+    let hiding = [
+        format!("// x \\\n{MMA}"),
+        format!("/* a /* b */ {MMA} /* c */"),
+        format!(".pragma \"/*\"; {MMA} .pragma \"*/\";"),
+        format!(".pragma \"a\\\"; {MMA} // \";"),
+        format!(".pragma \"a\", \"b\\\"; {MMA} // \";"),
+        format!("#line 1 \"x\"\n{MMA}"),
+        format!("# 1 \"x\"\n{MMA}"),
+        format!(".loc 1 1 1 {MMA}"),
+        format!(".loc 1 1 1\n{MMA}"),
+        format!("@!%p1 {MMA}"),
+        format!("{{{{{{ {MMA} }}}}}}"),
+        format!("here: bra there; there: {MMA}"),
+        MMA.replace("mma.sync", "mma\t.sync"),
+        MMA.replace("mma.sync", "mma\n.sync"),
+        MMA.replace("mma.sync", "mma/**/.sync"),
+    ];
+    for body in hiding {
+        let text = format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 x)\n{{\n\
+             .reg .b32 %r<9>; .reg .f32 %f<9>; .reg .pred %p<3>;\n{body}\nret;\n}}\n"
+        );
+        // A text that does not parse is refused as well.
+        let Ok(module) = parse(&text) else { continue };
+        let found = forbidden(&module, &[], &["mma".to_owned()], "");
+        assert_eq!(found.len(), 1, "{body}");
+    }
+}
+
+#[test]
+fn what_tells_calls_apart_is_found() {
+    let module = parse(
+        ".version 8.0\n.target sm_90a\n.visible .entry k()\n{\n.reg .b32 %r<9>; .reg .b64 %d<9>;\n\
+         mov.u64 %d1, %globaltimer;\nmov.u32 %r1, %clock;\nmov.u64 %d2, %gridid;\nmov.u32 %r2, %pm3;\n\
+         mov.u64 %d3, %pm7_64;\nmov.u32 %r3, %envreg31;\nmov.u32 %r4, %smid;\nmov.u32 %r5, %tid.x;\nret;\n}\n",
+    )
+    .expect("parses");
+    let lines: Vec<u32> = call_detectors(&module)
+        .iter()
+        .filter_map(|d| d.line)
+        .collect();
+    assert_eq!(lines, [6, 7, 8, 9, 10, 11]);
+}
+
+#[test]
+fn a_global_inside_a_function_is_state() {
+    let module = parse(
+        ".version 8.0\n.target sm_90a\n.visible .entry k()\n{\n{ .global .align 4 .u32 kept; }\nret;\n}\n",
+    )
+    .expect("parses");
+    let state = module_state(&module);
+    assert_eq!(state.writable.len(), 1);
+    assert_eq!(
+        (state.writable[0].name.as_str(), state.writable[0].line),
+        ("kept", 5)
+    );
 }

@@ -136,6 +136,7 @@ impl Block {
         let pattern = Pattern::of(addresses, at.mask, total as u64);
         count_global(env, addresses, at, total, true, pattern);
         self.synchronised |= access.strong;
+        env.polls += u32::from(access.strong);
         let mut cursor = Cursor::default();
         let mut regs = self.warps[at.warp].regs(at.frame);
         if pattern == Pattern::Consecutive {
@@ -173,6 +174,7 @@ impl Block {
         at: At,
         access: &Access,
     ) -> Result<(), Stop> {
+        env.writes += 1;
         let total = usize::from(access.bytes) * usize::from(access.count);
         count_global(
             env,
@@ -466,6 +468,7 @@ impl Block {
         at: At,
         atom: &Atom,
     ) -> Result<(), Stop> {
+        env.writes += 1;
         let bytes = atom_bytes(atom.ty);
         count_global(
             env,

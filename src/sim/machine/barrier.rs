@@ -181,6 +181,19 @@ impl Block {
         }
     }
 
+    /// Every block polls global memory, and none writes there.
+    pub(super) fn starved(&self, env: &Env<'_>) -> Stop {
+        let fragments = self.warps.iter().flat_map(|warp| &warp.fragments);
+        let pc = fragments.map(|fragment| fragment.pc).max().unwrap_or(0);
+        let finding = Finding::new(
+            FindingKind::Deadlock,
+            env.program.line(pc),
+            "deadlock: every block waits for global memory to change, and none writes it",
+        )
+        .help("blocks that are not resident cannot be waited for, nor can other launches");
+        Stop::Hung(vec![finding])
+    }
+
     /// Says who waits where.
     pub(super) fn deadlock(&self, env: &Env<'_>) -> Stop {
         let mut places: Vec<(Pc, State, u32)> = Vec::new();

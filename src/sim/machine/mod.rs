@@ -81,6 +81,10 @@ pub struct Outcome {
 const BLOCK_TURN: u64 = 1 << 24;
 /// Instructions a warp runs before the next one gets a turn.
 const WARP_TURN: u64 = 1 << 18;
+/// Strong loads a warp makes in one turn: who polls gives way to whom it waits for.
+const POLLS: u32 = 256;
+/// Turns in a row that end in polling while no block writes: then nobody ever will.
+const IDLE_ROUNDS: usize = 64;
 /// Findings of one launch that are kept.
 const MOST_FINDINGS: usize = 24;
 
@@ -99,6 +103,10 @@ struct Env<'a> {
     next_epoch: u32,
     cache: Option<Cache>,
     atomics: HashMap<u64, u64>,
+    /// Strong loads of the warp's turn.
+    polls: u32,
+    /// Global stores and atomics so far.
+    writes: u64,
 }
 
 impl Env<'_> {
@@ -168,6 +176,8 @@ pub(crate) fn launch(
         next_epoch: 1,
         cache: options.cache_bytes.map(Cache::new),
         atomics: HashMap::new(),
+        polls: 0,
+        writes: 0,
     };
     let stop = run_blocks(&mut env, &order).err();
     env.counts.instructions = options.budget - env.left;
@@ -187,6 +197,7 @@ fn run_blocks(env: &mut Env<'_>, order: &[u64]) -> Result<(), Stop> {
     let mut next = order.iter().enumerate();
     let resident = (env.options.resident_blocks.max(1)) as usize;
     let mut exhausted = false;
+    let mut idle = 0;
     loop {
         // A new block before an old one's next turn, while the GPU has room.
         let mut block = if waiting.len() < resident && !exhausted {
@@ -205,11 +216,21 @@ fn run_blocks(env: &mut Env<'_>, order: &[u64]) -> Result<(), Stop> {
         } else {
             return Ok(());
         };
+        let writes = env.writes;
         if block.run(env, BLOCK_TURN)? {
+            idle = 0;
             env.counts.blocks += 1;
             env.counts.longest_warp += block.warps.iter().map(|w| w.executed).max().unwrap_or(0);
             spare = Some(block);
         } else {
+            idle = if env.polls < POLLS || env.writes > writes {
+                0
+            } else {
+                idle + 1
+            };
+            if idle > IDLE_ROUNDS * (waiting.len() + 1) {
+                return Err(block.starved(env));
+            }
             waiting.push_back(block);
         }
     }
@@ -280,9 +301,13 @@ impl Block {
         loop {
             let before = env.left;
             let mut moved = false;
+            let mut polls = 0;
             for warp in 0..self.warps.len() {
+                env.polls = 0;
                 moved |= self.run_warp(env, warp, WARP_TURN)?;
+                polls = polls.max(env.polls);
             }
+            env.polls = polls;
             if self.warps.iter().all(|w| w.live == 0) {
                 let latest = self
                     .clocks
@@ -297,7 +322,7 @@ impl Block {
             if !moved && env.left == before {
                 return Err(self.deadlock(env));
             }
-            if env.left <= enough {
+            if env.left <= enough || polls >= POLLS {
                 return Ok(false);
             }
         }

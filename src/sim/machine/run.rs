@@ -6,7 +6,7 @@ use super::access::At;
 use super::exchange::{self, Shfl};
 use super::regs::{LANES, Wide};
 use super::warp::{Caller, Fragment, Frame, State};
-use super::{Block, Env, Stop, alu};
+use super::{Block, Env, POLLS, Stop, alu};
 
 /// Calls may nest this deep.
 const MOST_CALLS: usize = 64;
@@ -37,7 +37,7 @@ impl Block {
                 }
                 return Ok(moved);
             };
-            if left == 0 {
+            if left == 0 || env.polls >= POLLS {
                 if self.warps[warp].fragments.len() > 1 {
                     self.warps[warp].reversed ^= true;
                 }
@@ -186,7 +186,14 @@ impl Block {
         }
         match op {
             Op::Alu(_) | Op::Nothing | Op::Fence => Ok(Course::Next),
-            Op::Load(access) => self.load(env, at, access).map(|()| Course::Next),
+            Op::Load(access) => {
+                self.load(env, at, access)?;
+                if env.polls < POLLS {
+                    return Ok(Course::Next);
+                }
+                self.warps[warp].fragments[index].pc = at.pc + 1;
+                Ok(Course::Changed)
+            }
             Op::Store(access) => self.store(env, at, access).map(|()| Course::Next),
             Op::Atomic(atom) => self.atomic(env, at, atom).map(|()| Course::Next),
             Op::Branch { target } => Ok(self.branch(warp, index, at.pc, mask, exec, *target)),
