@@ -587,6 +587,7 @@ impl<'a> Parser<'a> {
     fn directive(&mut self, name: &str) -> Result<Directive> {
         match name {
             ".version" | ".address_size" => self.counted(1),
+            ".target" | ".file" | ".loc" => Ok(self.listed()),
             ".section" => {
                 let first = self.next;
                 self.next += 1;
@@ -614,6 +615,34 @@ impl<'a> Parser<'a> {
             );
         }
         Ok(self.directive_from(first))
+    }
+
+    /// A directive and its list: numbers, strings, and words where one may stand. What follows on the same
+    /// line is a statement of its own, as for ptxas.
+    fn listed(&mut self) -> Directive {
+        let first = self.tokens[self.next];
+        let takes_words = self.str(first) == ".target";
+        self.next += 1;
+        while let Some(t) = self.peek() {
+            let before = self.tokens[self.next - 1];
+            let follows = before.is(b',');
+            let named = self.str(before) == "function_name";
+            let belongs = match t.kind {
+                Kind::Ident => {
+                    named
+                        || takes_words && (follows || before.span.start == first.span.start)
+                        || matches!(self.str(t), "function_name" | "inlined_at")
+                }
+                Kind::Number | Kind::String => true,
+                Kind::Punct(punct) => matches!(punct, b',' | b'+' | b'-'),
+                Kind::Dotted => false,
+            };
+            if !belongs || t.first_on_line && !follows {
+                break;
+            }
+            self.next += 1;
+        }
+        self.directive_from(first)
     }
 
     /// Anything, up to its end: `;`, or the line's where no bracket is open and no comma is last.

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use super::access::access;
-use super::ir::{DeclaredName, Function, Instruction, Item, Module, Span, Variable};
+use super::ir::{DeclaredName, Directive, Function, Instruction, Item, Module, Span, Variable};
 use super::place::Lines;
 use super::scope::{Body, Flat, ScopeId, Symbol};
 use crate::verdict::{Diagnostic, Severity};
@@ -140,7 +140,10 @@ pub fn module_state(module: &Module) -> ModuleState {
                 state.writable.extend(inner_globals(function, &lines));
                 continue;
             }
-            Item::Directive(_) => continue,
+            Item::Directive(directive) => {
+                state.writable.extend(unread_global(directive, &lines));
+                continue;
+            }
         };
         for declared in &variable.names {
             let uses = uses(module, &declared.name);
@@ -165,20 +168,31 @@ pub fn module_state(module: &Module) -> ModuleState {
 /// Variables in global memory that a function's body declares; they outlive it all the same.
 fn inner_globals(function: &Function, lines: &Lines) -> Vec<ModuleVariable> {
     let body = Body::new(function);
-    let statements = body.statements.iter();
-    let variables = statements.filter_map(|(_, flat)| match flat {
-        Flat::Variable(variable, _) => Some(*variable),
-        Flat::Instruction(_) | Flat::Label(_) | Flat::Directive(_) => None,
-    });
-    variables
-        .filter(|variable| variable.space == ".global" && !is_opaque(variable))
-        .flat_map(|variable| &variable.names)
-        .map(|declared| ModuleVariable {
-            name: declared.name.clone(),
-            line: lines.line(declared.span.start),
-            uses: Vec::new(),
-        })
-        .collect()
+    let mut found = Vec::new();
+    for (_, flat) in &body.statements {
+        match flat {
+            Flat::Variable(variable, _) if variable.space == ".global" && !is_opaque(variable) => {
+                found.extend(variable.names.iter().map(|declared| ModuleVariable {
+                    name: declared.name.clone(),
+                    line: lines.line(declared.span.start),
+                    uses: Vec::new(),
+                }));
+            }
+            Flat::Directive(directive) => found.extend(unread_global(directive, lines)),
+            Flat::Variable(..) | Flat::Instruction(_) | Flat::Label(_) => {}
+        }
+    }
+    found
+}
+
+/// A declaration in global memory that the parser did not take apart.
+fn unread_global(directive: &Directive, lines: &Lines) -> Option<ModuleVariable> {
+    let words = |text: &str| text.split_whitespace().any(|word| word == ".global");
+    (directive.name == ".global" || words(&directive.arguments)).then(|| ModuleVariable {
+        name: format!("{} {}", directive.name, directive.arguments),
+        line: lines.line(directive.span.start),
+        uses: Vec::new(),
+    })
 }
 
 struct Use {

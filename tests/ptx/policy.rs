@@ -124,6 +124,24 @@ fn what_tells_calls_apart_is_found() {
     assert_eq!(lines, [6, 7, 8, 9, 10, 11]);
 }
 
+/// ptxas ends these directives where their list ends, not where their line does.
+#[test]
+fn a_global_cannot_hide_behind_a_directive() {
+    const GLOBAL: &str = ".global .align 4 .u32 kept;";
+    let entry = ".visible .entry k()\n{\nst.global.u32 [kept], 1;\nret;\n}\n";
+    for head in [
+        ".version 8.0 .target sm_80 .address_size 64 ",
+        ".version 8.0\n.target sm_80, texmode_independent\n.address_size 64\n.file 1 \"a.cu\", 5, 6 ",
+        ".version 8.0\n.target sm_80\n.address_size 64\n.section .debug_str { .b8 0 } ",
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible ",
+    ] {
+        let Ok(module) = parse(&format!("{head}{GLOBAL}\n{entry}")) else {
+            continue;
+        };
+        assert_eq!(module_state(&module).writable.len(), 1, "{head}");
+    }
+}
+
 #[test]
 fn a_global_inside_a_function_is_state() {
     let module = parse(
