@@ -222,6 +222,7 @@ impl Bench<'_> {
                         ..self.args.judge.clone()
                     },
                     seed: self.args.seed,
+                    secret: true,
                     over: Over::Frontier,
                 },
                 self.global,
