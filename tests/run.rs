@@ -381,13 +381,18 @@ fn committed_traces_tell_their_story() {
             "{}",
             path.display()
         );
+        read += 1;
+        if run.config.proposers.is_empty() {
+            // a batch: a space by brute force
+            assert!(story.evaluations >= 500, "{}", path.display());
+            continue;
+        }
         assert!(run.config.baseline.is_some(), "{}", path.display());
         let seed = story.sources.iter().find(|source| source.label == "seed");
         let seed = seed.and_then(|seed| seed.best).expect("the seed was timed");
         let time = winner.measurement.time.nanos();
         assert!(time < seed, "{}", path.display());
         assert!(!story.path.is_empty() && story.sources.len() >= 2);
-        read += 1;
     }
     assert!(read >= 3, "only {read} traces");
 }
