@@ -14,3 +14,5 @@ mod hazards;
 mod instructions;
 #[path = "sim/kernels.rs"]
 mod kernels;
+#[path = "sim/tensor.rs"]
+mod tensor;

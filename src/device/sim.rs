@@ -84,6 +84,7 @@ impl SimDevice {
             blocks_per_sm: gpu.blocks_per_sm,
             fp32_lanes: f64::from(gpu.fp32_fma_per_cycle),
             fp64_lanes: fp64_lanes(gpu.arch.number),
+            tensor_flops: f64::from(gpu.tensor_bf16_flops_per_cycle),
         }
     }
 
@@ -304,7 +305,7 @@ impl Device for SimDevice {
         };
         let mut execution = ended(Ended::Completed);
         let mut executed: Vec<(String, u64)> = Vec::new();
-        let mut flops = [0.0; 3];
+        let mut flops = sim::FlopCounts::default();
         for (entry, launch, registers) in &prepared.launches {
             let program = &prepared.programs[entry];
             let options = self.options(program, launch, *registers);
@@ -317,10 +318,7 @@ impl Device for SimDevice {
                 findings.into_iter().partition(|f| f.kind.is_race());
             execution.races.extend(diagnostics(races));
             execution.findings.extend(diagnostics(others));
-            let work = counts.flops(program);
-            for (sum, part) in flops.iter_mut().zip([work.fp32, work.fp16, work.fp64]) {
-                *sum += part;
-            }
+            flops.add(&counts.flops(program), 1.0);
             for (mnemonic, count) in counts.executed(program) {
                 match executed.iter_mut().find(|(name, _)| *name == mnemonic) {
                     Some((_, sum)) => *sum += count,
@@ -341,11 +339,9 @@ impl Device for SimDevice {
         }
         execution.executed = Some(executed);
         execution.flops = Some(
-            ["fp32", "fp16", "fp64"]
-                .into_iter()
-                .zip(flops)
-                .filter(|(_, sum)| *sum > 0.0)
-                .map(|(unit, sum)| (unit.to_owned(), Flops(sum)))
+            flops
+                .by_unit()
+                .map(|(unit, work)| (unit.to_owned(), Flops(work)))
                 .collect(),
         );
         if matches!(execution.ended, Ended::Completed) {

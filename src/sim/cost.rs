@@ -5,7 +5,6 @@
 //! maximum softened so that the second-worst limit still counts a little.
 
 use super::counts::{Counts, LineCounts};
-use super::float::Format;
 use super::machine::Launch;
 use super::memory::Touched;
 use super::mix::{Mix, Pipe, mix};
@@ -34,6 +33,8 @@ pub struct Limits {
     pub fp32_lanes: f64,
     /// fp64 lanes of an SM.
     pub fp64_lanes: f64,
+    /// Operations of an SM's tensor cores on 16-bit numbers in a cycle.
+    pub tensor_flops: f64,
 }
 
 /// The model's constants. Set by hand from measured facts: a copy reaches about nine tenths of the bus, one
@@ -397,7 +398,9 @@ pub fn floor(work: &Work<'_>, limits: &Limits) -> f64 {
         / work.counts.blocks.max(1) as f64;
     let flops = work.counts.flops(work.program);
     let peak = |lanes: f64| lanes * 2.0 * limits.clock * limits.sm_count;
-    let arithmetic = flops.fp32 / peak(limits.fp32_lanes) + flops.fp64 / peak(limits.fp64_lanes);
+    let arithmetic = flops.fp32 / peak(limits.fp32_lanes)
+        + flops.fp64 / peak(limits.fp64_lanes)
+        + (flops.tensor_bf16 + flops.tensor_fp16) / peak(limits.tensor_flops / 2.0);
     let bytes: f64 = work
         .touched
         .iter()
@@ -407,13 +410,4 @@ pub fn floor(work: &Work<'_>, limits: &Limits) -> f64 {
         })
         .sum();
     (arithmetic * scale).max(bytes / limits.bandwidth)
-}
-
-/// A format's name in diagnoses.
-pub(crate) fn unit(format: Format) -> &'static str {
-    match format {
-        Format::F16 | Format::Bf16 => "fp16",
-        Format::F32 => "fp32",
-        Format::F64 => "fp64",
-    }
 }

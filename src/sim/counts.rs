@@ -1,7 +1,7 @@
 //! What a launch did, instruction by instruction. Facts only; the cost model draws the conclusions.
 
 use super::float::Format;
-use super::op::{Alu, AtomOp, AtomType, FloatOp, FloatUnary, Op, Pc, Program};
+use super::op::{Alu, AtomOp, AtomType, FloatOp, FloatUnary, Mma, Op, Pc, Program};
 
 /// Counters of one instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -60,6 +60,34 @@ pub struct FlopCounts {
     pub fp64: f64,
     /// f16 and bf16.
     pub fp16: f64,
+    /// bf16 on tensor cores.
+    pub tensor_bf16: f64,
+    /// f16 on tensor cores.
+    pub tensor_fp16: f64,
+}
+
+impl FlopCounts {
+    /// Every unit that did something, as diagnoses and audits name it, with its work.
+    pub fn by_unit(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        [
+            ("fp32", self.fp32),
+            ("fp16", self.fp16),
+            ("fp64", self.fp64),
+            ("tensor bf16", self.tensor_bf16),
+            ("tensor fp16", self.tensor_fp16),
+        ]
+        .into_iter()
+        .filter(|(_, work)| *work > 0.0)
+    }
+
+    /// Adds `scale` times the work of `other`.
+    pub fn add(&mut self, other: &Self, scale: f64) {
+        self.fp32 += scale * other.fp32;
+        self.fp16 += scale * other.fp16;
+        self.fp64 += scale * other.fp64;
+        self.tensor_bf16 += scale * other.tensor_bf16;
+        self.tensor_fp16 += scale * other.tensor_fp16;
+    }
 }
 
 impl Counts {
@@ -99,6 +127,14 @@ impl Counts {
     pub fn flops(&self, program: &Program) -> FlopCounts {
         let mut out = FlopCounts::default();
         for (counts, instr) in self.by_pc.iter().zip(&program.code) {
+            if let Op::Mma { product, .. } = &instr.op {
+                let work = counts.warps as f64 * Mma::FLOPS;
+                match product.format {
+                    Format::F16 => out.tensor_fp16 += work,
+                    Format::Bf16 | Format::F32 | Format::F64 => out.tensor_bf16 += work,
+                }
+                continue;
+            }
             let Some((format, each)) = flops_of(&instr.op) else {
                 continue;
             };

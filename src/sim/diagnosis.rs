@@ -3,8 +3,8 @@
 use crate::units::{Bytes, Flops};
 use crate::verdict::{Bottleneck, Diagnosis, Evidence, Occupancy};
 
-use super::cost::{Estimate, Parts, Work, unit};
-use super::float::Format;
+use super::cost::{Estimate, Parts, Work};
+use super::counts::FlopCounts;
 use super::op::{Op, Pc};
 
 /// Diagnoses the launch that takes longest; FLOPs and bytes are sums over all.
@@ -41,18 +41,12 @@ pub fn diagnose(launches: &[(Work<'_>, Estimate)]) -> Option<Diagnosis> {
 
 /// Floating-point work of the whole grids, by unit.
 pub fn flops(launches: &[(Work<'_>, Estimate)]) -> Vec<(String, Flops)> {
-    let mut sums = [0.0; 3];
+    let mut sum = FlopCounts::default();
     for (work, estimate) in launches {
-        let counts = work.counts.flops(work.program);
-        for (sum, part) in sums.iter_mut().zip([counts.fp32, counts.fp16, counts.fp64]) {
-            *sum += part * estimate.scale;
-        }
+        sum.add(&work.counts.flops(work.program), estimate.scale);
     }
-    [Format::F32, Format::F16, Format::F64]
-        .into_iter()
-        .zip(sums)
-        .filter(|(_, sum)| *sum > 0.0)
-        .map(|(format, sum)| (unit(format).to_owned(), Flops(sum)))
+    sum.by_unit()
+        .map(|(unit, work)| (unit.to_owned(), Flops(work)))
         .collect()
 }
 

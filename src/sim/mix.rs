@@ -6,10 +6,13 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::cost::Limits;
 use super::float::Format;
-use super::op::{Access, Alu, FloatOp, FloatUnary, IntOp, Op, Program, Space, Width};
+use super::op::{Access, Alu, FloatOp, FloatUnary, IntOp, Mma, Op, Program, Space, Width};
 
 /// Most loads that registers allow in flight.
 const MOST_LOADS: f64 = 16.0;
+
+/// Share of the tensor cores' rate that `mma` reaches where they are made for larger products.
+const MMA_SHARE: f64 = 0.62;
 
 /// An arithmetic pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +23,20 @@ pub(crate) enum Pipe {
     Half,
     /// Special functions and conversions.
     Special,
+    /// Products of small matrices.
+    Tensor,
 }
 
 impl Pipe {
-    pub const COUNT: usize = 5;
-    pub const ALL: [Self; Self::COUNT] =
-        [Self::Fp32, Self::Int, Self::Fp64, Self::Half, Self::Special];
+    pub const COUNT: usize = 6;
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Fp32,
+        Self::Int,
+        Self::Fp64,
+        Self::Half,
+        Self::Special,
+        Self::Tensor,
+    ];
 
     /// Results per SM and cycle.
     pub fn lanes(self, limits: &Limits) -> f64 {
@@ -34,6 +45,8 @@ impl Pipe {
             Self::Int => 64.0,
             Self::Fp64 => limits.fp64_lanes,
             Self::Special => 16.0,
+            // A warp-wide `mma` is 32 of them.
+            Self::Tensor => 32.0 * limits.tensor_flops / Mma::FLOPS * MMA_SHARE,
         }
     }
 }
@@ -140,6 +153,7 @@ fn group_loads(program: &Program, mix: &mut [Mix], block: std::ops::Range<usize>
             | Op::Vote { .. }
             | Op::Match { .. }
             | Op::Redux { .. }
+            | Op::Mma { .. }
             | Op::Elect { .. }
             | Op::Activemask { .. }
             | Op::Branch { .. }
@@ -183,6 +197,7 @@ fn cost(op: &Op) -> Mix {
             (1.0, Some(Pipe::Special), 0.5)
         }
         Op::Redux { .. } => (1.0, Some(Pipe::Special), 1.0),
+        Op::Mma { .. } => (1.0, Some(Pipe::Tensor), 1.0),
         Op::Activemask { .. } | Op::ReadClock { .. } => (1.0, None, 0.0),
         Op::Branch { .. } | Op::Exit | Op::Return => (1.0, None, 0.0),
         Op::BranchIndexed { .. } | Op::Call(_) => (4.0, None, 0.0),

@@ -6,7 +6,7 @@ use super::super::float::{Format, Rounding};
 use super::super::op::{
     Access, Alu, Atom, AtomOp, AtomType, Barrier, BarrierKind, BitQuery, Call, CarryOp, Clock,
     Combine, Compare, CompareType, Cvt, CvtType, FloatMode, FloatOp, FloatTest, FloatUnary, IntOp,
-    IntUnary, Op, Passed, Piece, PrmtMode, ReduxOp, Reg, ShflMode, Space, VoteMode,
+    IntUnary, Mma, Op, Passed, Piece, PrmtMode, ReduxOp, Reg, ShflMode, Space, VoteMode,
 };
 use super::operand::{AddressOf, Kind, Ty, show};
 use super::symbols::Symbol;
@@ -291,6 +291,7 @@ impl Decoder<'_> {
             "shfl" => self.shfl(body, p),
             "vote" => self.vote(body, p),
             "match" => self.match_any(body, p),
+            "mma" => self.mma(body, p),
             "redux" => self.redux(body, p),
             "elect" => {
                 let (leader, elected) = self.pair(p.operand(0)?);
@@ -1193,6 +1194,67 @@ impl Decoder<'_> {
             lane,
             clamp,
             members,
+        })
+    }
+
+    /// The shape and the types that most kernels use; other ones are unknown.
+    fn mma(&mut self, body: &mut Body, p: Parts) -> Decoded {
+        let modifiers: Vec<&str> = (p.instruction.modifiers.iter())
+            .map(|modifier| modifier.as_str())
+            .collect();
+        let format = match modifiers.as_slice() {
+            [
+                "sync",
+                "aligned",
+                "m16n8k16",
+                "row",
+                "col",
+                "f32",
+                "bf16",
+                "bf16",
+                "f32",
+            ] => Format::Bf16,
+            [
+                "sync",
+                "aligned",
+                "m16n8k16",
+                "row",
+                "col",
+                "f32",
+                "f16",
+                "f16",
+                "f32",
+            ] => Format::F16,
+            _ => return Err(p.unknown()),
+        };
+        fn list<'a, const N: usize>(p: Parts<'a>, at: usize) -> Result<&'a [Operand; N], String> {
+            match p.operand(at)? {
+                Operand::Vector(items) => items.as_slice().try_into().map_err(|_| p.unknown()),
+                _ => Err(p.unknown()),
+            }
+        }
+        let mut mma = Mma {
+            format,
+            d: [0; 4],
+            a: [0; 4],
+            b: [0; 2],
+            c: [0; 4],
+        };
+        for (slot, operand) in mma.d.iter_mut().zip(list::<4>(p, 0)?) {
+            *slot = self.dst(body, operand, Ty::B32)?;
+        }
+        for (slot, operand) in mma.a.iter_mut().zip(list::<4>(p, 1)?) {
+            *slot = self.src(body, operand, Ty::B32)?;
+        }
+        for (slot, operand) in mma.b.iter_mut().zip(list::<2>(p, 2)?) {
+            *slot = self.src(body, operand, Ty::B32)?;
+        }
+        for (slot, operand) in mma.c.iter_mut().zip(list::<4>(p, 3)?) {
+            *slot = self.src(body, operand, Ty::B32)?;
+        }
+        Ok(Op::Mma {
+            product: Box::new(mma),
+            members: self.constant(body, u64::from(u32::MAX), Ty::B32).slot,
         })
     }
 

@@ -229,6 +229,7 @@ impl Block {
             | Op::Vote { members, .. }
             | Op::Match { members, .. }
             | Op::Redux { members, .. }
+            | Op::Mma { members, .. }
             | Op::Elect { members, .. }
             | Op::WarpSync { members } => {
                 let lane = exec.trailing_zeros() as usize;
@@ -330,6 +331,7 @@ impl Block {
             &Op::Redux {
                 op, signed, dst, a, ..
             } => exchange::redux(&mut regs, exec, op, signed, dst, a),
+            Op::Mma { product, .. } => exchange::mma(&mut regs, exec, product),
             &Op::Elect {
                 leader, elected, ..
             } => {
