@@ -295,6 +295,10 @@ pub enum Builtin {
     /// `x[batch, n, 2]` → `out[batch, n, 2]`: the forward discrete Fourier transform of n complex numbers, a
     /// power of two.
     Fft,
+    /// `x[batch, height, width, c]`, `w[k, 3, 3, c]` → `out[batch, height, width, k]`: the cross-correlation; beyond
+    /// the edge there are zeros.
+    #[serde(rename = "conv2d_3x3")]
+    Conv2d3x3,
 }
 
 /// How far an output may be from its reference.

@@ -43,6 +43,7 @@ impl Form {
             | Builtin::RmsNorm
             | Builtin::Rope
             | Builtin::Stencil5pt
+            | Builtin::Conv2d3x3
             | Builtin::Fft => Pieces::of(builtin, problem).map(Self::Pieces),
         }
     }
@@ -133,11 +134,13 @@ pub(super) fn expected(builtin: Builtin, problem: &Problem) -> Result<Vec<Expect
 
 /// Every piece, or a sample of them.
 fn piecewise(pieces: &Pieces, seed: u64, streams: &[(Stream, DType)]) -> (Elements, Values) {
-    let full = pieces.count * pieces.length <= FULL_ELEMENTS;
+    let elements = pieces.count * pieces.length;
+    let full = elements <= FULL_ELEMENTS && elements.saturating_mul(pieces.terms) <= FULL_WORK;
     let picked = if full {
         (0..pieces.count).collect()
     } else {
-        strata(seed, pieces.count, SAMPLED_ELEMENTS.div_ceil(pieces.length))
+        let sampled = SAMPLED_ELEMENTS.div_ceil(pieces.length * pieces.terms);
+        strata(seed, pieces.count, sampled.max(SAMPLED_LINES))
     };
     let read = |input: usize, range: std::ops::Range<u64>| {
         let (stream, dtype) = &streams[input];

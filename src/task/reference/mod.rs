@@ -130,6 +130,7 @@ impl Builtin {
                 &[3, 2, 2],
                 &[3],
             ),
+            Self::Conv2d3x3 => ("two inputs of 4 dimensions, one output of 4", &[4, 4], &[4]),
             Self::Fft => ("one input of 3 dimensions, one output of 3", &[3], &[3]),
         };
         let ranks = |role: Role| -> Vec<usize> {

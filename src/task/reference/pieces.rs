@@ -19,6 +19,8 @@ pub(in crate::task) struct Pieces {
     pub count: u64,
     /// Output elements of each.
     pub length: u64,
+    /// Products that an element takes, where they are many.
+    pub terms: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +32,7 @@ enum Formula {
     Rope { heads: u64 },
     Stencil5pt,
     Fft,
+    Conv2d3x3 { height: u64, width: u64, c: u64 },
 }
 
 /// The arithmetic that a formula is computed with.
@@ -93,6 +96,17 @@ impl Pieces {
                 (Formula::Rope { heads: *heads }, *d)
             }
             (Builtin::Stencil5pt, [[_, cols]]) => (Formula::Stencil5pt, *cols),
+            (Builtin::Conv2d3x3, [[batch, height, width, c], [k, 3, 3, same]])
+                if c == same && output.shape == [*batch, *height, *width, *k] =>
+            {
+                let (height, width, c) = (*height, *width, *c);
+                return Ok(Self {
+                    formula: Formula::Conv2d3x3 { height, width, c },
+                    count: elements / k,
+                    length: *k,
+                    terms: 9 * c,
+                });
+            }
             (Builtin::Fft, [[_, n, 2]]) if n.is_power_of_two() => (Formula::Fft, 2 * n),
             (
                 Builtin::Silu
@@ -102,6 +116,7 @@ impl Pieces {
                 | Builtin::Rope
                 | Builtin::Stencil5pt
                 | Builtin::Fft
+                | Builtin::Conv2d3x3
                 | Builtin::ReduceSum
                 | Builtin::Transpose
                 | Builtin::Sgemm,
@@ -122,6 +137,7 @@ impl Pieces {
             formula,
             count: elements / length,
             length,
+            terms: 1,
         })
     }
 
@@ -175,6 +191,36 @@ impl Pieces {
             }
             Formula::Stencil5pt => self.stencil(piece, with),
             Formula::Fft => fft(&(with.read)(0, own)),
+            Formula::Conv2d3x3 { height, width, c } => {
+                let (row, column) = (piece / width % height, piece % width);
+                let image = piece / (width * height) * height;
+                let mut taps = Vec::new();
+                for (tap, (down, right)) in
+                    (0..3).flat_map(|d| (0..3).map(move |r| (d, r))).enumerate()
+                {
+                    let (y, x) = (
+                        (row + down).wrapping_sub(1),
+                        (column + right).wrapping_sub(1),
+                    );
+                    if y < height && x < width {
+                        let first = ((image + y) * width + x) * c;
+                        taps.push((tap as u64 * c, (with.read)(0, first..first + c)));
+                    }
+                }
+                let weights = (with.read)(1, 0..self.length * 9 * c);
+                weights
+                    .chunks_exact(9 * c as usize)
+                    .map(|weights| {
+                        let products = taps.iter().flat_map(|(first, values)| {
+                            values
+                                .iter()
+                                .zip(&weights[*first as usize..])
+                                .map(|(x, w)| *x * *w)
+                        });
+                        scaled_sum(with, &products.collect::<Vec<T>>())
+                    })
+                    .collect()
+            }
         }
     }
 
@@ -267,6 +313,7 @@ mod tests {
             formula,
             count,
             length,
+            terms: 1,
         };
         let with = Arithmetic {
             read: &|input, range: Range<u64>| {
@@ -329,6 +376,19 @@ mod tests {
     fn neighbours_beyond_the_edge_count_nothing() {
         let y = values(Formula::Stencil5pt, 2, 2, &[&[8.0, 16.0, 24.0, 32.0]]);
         assert_near(&y, &[9.0, 13.0, 17.0, 21.0]);
+    }
+
+    /// One image of 1 × 2 pixels, one channel in and out: both lie in the middle row of the weights.
+    #[test]
+    fn a_convolution_reaches_its_neighbours() {
+        let formula = Formula::Conv2d3x3 {
+            height: 1,
+            width: 2,
+            c: 1,
+        };
+        let weights = [0.0, 0.0, 0.0, 5.0, 7.0, 11.0, 0.0, 0.0, 0.0];
+        let y = values(formula, 2, 1, &[&[2.0, 3.0], &weights]);
+        assert_near(&y, &[2.0 * 7.0 + 3.0 * 11.0, 2.0 * 5.0 + 3.0 * 7.0]);
     }
 
     #[test]
