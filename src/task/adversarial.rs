@@ -1,4 +1,4 @@
-//! The judge on trial: planted kernels in `adversarial/<task>/`, embedded in the program. `cheats/*.ptx` must
+//! The judge on trial: planted kernels in `tests/adversarial/<task>/`, embedded in the program. `cheats/*.ptx` must
 //! be caught and `honest/*.ptx` must pass, each saying how in its first line, as a mistake does (see
 //! `mistakes`). What is planted says what must become of it; who judges, and how, it never knows.
 //!

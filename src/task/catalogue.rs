@@ -16,7 +16,7 @@ use crate::units::Digest;
 static TASKS: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/tasks");
 static SPACES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/search_spaces");
 
-static ADVERSARIAL: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/adversarial");
+static ADVERSARIAL: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/tests/adversarial");
 
 /// The file that lists the suites, beside the tasks' folders.
 const SUITES: &str = "suites.toml";
@@ -146,11 +146,11 @@ struct Parts<'a> {
     spaces: BTreeMap<String, Vec<u8>>,
 }
 
-/// The embedded catalogue of planted kernels: `adversarial/<task>/`, sorted by task.
+/// The embedded catalogue of planted kernels: `tests/adversarial/<task>/`, sorted by task.
 pub(super) fn adversarial() -> Result<Vec<Adversary>, TaskError> {
     let load = |dir: &'static Dir<'static>| {
         let name = name_of(dir.path()).unwrap_or_default();
-        let label = Path::new("adversarial").join(&name);
+        let label = Path::new("tests/adversarial").join(&name);
         let planted = |folder: &str, kind: PlantKind| -> Result<Vec<Plant>, TaskError> {
             let files = contents(dir.get_dir(dir.path().join(folder)));
             ptx_files(&label.join(folder), files)?
