@@ -26,6 +26,8 @@ pub mod timing;
 pub mod worker;
 
 pub use ceilings::{Ceilings, Sample, ceilings};
+#[cfg(test)]
+pub(crate) use driver::compile;
 pub use driver::present as driver_present;
 pub use library::{Compiled, LibraryError, ProductJob, Subject};
 pub use link::WorkerCommand;

@@ -149,6 +149,25 @@ mod tests {
         assert!(candidate.module.is_ok());
     }
 
+    /// NVRTC refuses options that nvcc takes: where it loads, it is asked.
+    #[test]
+    fn nvrtc_takes_the_options_and_the_transposes_cuda_c() {
+        let catalogue = crate::task::Catalogue::open(None).expect("the tasks are here");
+        let task = catalogue.task("transpose").expect("it loads");
+        let text = std::str::from_utf8(&task.files["tiled.cu"]).expect("text");
+        for math in [MathMode::Ieee, MathMode::Fast] {
+            let options = options(SmArch::SM_90A, math, &[]);
+            let Ok(compiled) = crate::device::cuda::compile(text, &options) else {
+                return;
+            };
+            let source = with_header(text, &compiled.expect("it compiles"));
+            let source = Source::parse(&source).expect("a source");
+            let point = source.space().default_point().expect("no knobs");
+            let candidate = source.render(&point).expect("it renders");
+            assert!(candidate.module.is_ok());
+        }
+    }
+
     const COPY: &str = r#"
     //@ launch copy grid=(ceil_div(n, 256)) block=(256) args=(x, out, n)
 extern "C" __global__ void copy(const float* x, float* out, unsigned n) {
