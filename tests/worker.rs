@@ -80,6 +80,7 @@ impl Bench {
             let message = message.to_owned();
             bench.message(name, &Reply::Failed { message });
         }
+        bench.message("overwritten", &Reply::Overwritten { slots: vec![3] });
         bench.message(
             "refused",
             &Reply::Refused {

@@ -163,6 +163,12 @@ impl Conversation<'_> {
                     launching = Some(call);
                     allowed = self.options.launch + slack(expected_ns);
                 }
+                Ok(Reply::Overwritten { slots }) => {
+                    for slot in slots {
+                        self.cache.forget(slot);
+                    }
+                    return Err(Stop::Overwritten);
+                }
                 Ok(Reply::Refused { call, message }) => {
                     return Err(Stop::Call(call, Stopped::Refused(message)));
                 }

@@ -42,6 +42,9 @@ pub enum Trouble {
     },
     /// A library that was asked for is not here, in words.
     NoLibrary(String),
+    /// Uploaded bytes are no longer what was uploaded: a kernel of an earlier call wrote there. These slots
+    /// must be uploaded again; nothing ran.
+    Overwritten(Vec<u64>),
     /// The rig.
     Failed(String),
 }
@@ -204,6 +207,33 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether what the calls take from slots is still what was uploaded. A kernel that writes far beyond its
+    /// buffers hits memory that no guard zone of its own protects; the next call must not pay for it.
+    pub fn expect_unchanged(&self, calls: &[Call]) -> Result<(), Trouble> {
+        let mut overwritten = Vec::new();
+        for call in calls {
+            let regions = call
+                .regions
+                .iter()
+                .filter_map(|region| match region.initial {
+                    Initial::Slot(slot) => Some(slot),
+                    Initial::Fill(_) => None,
+                });
+            for slot in regions.chain(call.samples.iter().map(|sample| sample.indices)) {
+                let (address, bytes) = self.slot_at(slot)?;
+                let unchanged = self.digest(address, bytes)? == self.slot(slot)?.digest;
+                if !unchanged && !overwritten.contains(&slot) {
+                    overwritten.push(slot);
+                }
+            }
+        }
+        if overwritten.is_empty() {
+            Ok(())
+        } else {
+            Err(Trouble::Overwritten(overwritten))
+        }
+    }
+
     /// Forgets a slot.
     pub fn discard(&mut self, slot: u64) {
         if let Some(slot) = self.slots.remove(&slot) {
@@ -215,6 +245,7 @@ impl Engine {
     /// [`Ran::held`] and gives it to [`Engine::release`].
     pub fn execute(&mut self, call: &Call, announce: Announce<'_>) -> Result<Ran, Trouble> {
         announce(Stage::Housekeeping)?;
+        self.expect_unchanged(std::slice::from_ref(call))?;
         let code = self.load(call, 0)?;
         let held = self.place(call, true)?;
         let ran = self.execute_placed(call, &code, &held, announce);

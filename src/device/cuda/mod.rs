@@ -130,6 +130,8 @@ enum Stop {
     Call(u8, Stopped),
     /// The worker died; which call's kernels ran, if any did.
     Died(Option<u8>, LinkError),
+    /// Inputs that an earlier call's kernel overwrote must be uploaded again.
+    Overwritten,
     /// The rig.
     Rig(String),
 }
@@ -223,6 +225,7 @@ impl CudaDevice {
             }
         }
         let mut deaths = 0;
+        let mut uploads = 0;
         loop {
             self.stand(state)?;
             let State { worker, cache, .. } = &mut *state;
@@ -272,6 +275,11 @@ impl CudaDevice {
                         state.condemned.insert(*key, stopped.clone());
                     }
                     return Ok(Err((index, stopped)));
+                }
+                Err(Stop::Overwritten) if uploads < RETRIES => uploads += 1,
+                Err(Stop::Overwritten) => {
+                    self.replace(state);
+                    return Err(self.broken("uploaded inputs change while no kernel runs"));
                 }
                 Err(Stop::Rig(message)) => {
                     self.replace(state);
@@ -460,6 +468,7 @@ fn about(ready: &Ready) -> About {
         "reads outside of a buffer that hit other memory".to_owned(),
         "reads of memory that nothing wrote".to_owned(),
         "power capping: the counter is not read".to_owned(),
+        "work that timed calls leave out where an earlier call's result stands already".to_owned(),
     ];
     cannot_check.extend(
         ready

@@ -283,6 +283,10 @@ fn integer(value: i64, param: &Declared<'_>) -> Result<Param, String> {
         return Err(misfit());
     }
     let (low, high) = match param.ty {
+        // every integer that small is a float32
+        ".f32" | ".f64" if value.unsigned_abs() <= 1 << f32::MANTISSA_DIGITS => {
+            return float(value as f64, param);
+        }
         ".u8" => (0, i64::from(u8::MAX)),
         ".s8" => (i64::from(i8::MIN), i64::from(i8::MAX)),
         ".b8" => (i64::from(i8::MIN), i64::from(u8::MAX)),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::device::{Gpu, Whole};
 
 /// Raised whenever a message changes; both sides must agree.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The largest message: a cubin and its launches.
 pub const MAX_MESSAGE: usize = 64 << 20;
@@ -134,6 +134,11 @@ pub enum Reply {
         /// Which, and what to do.
         message: String,
     },
+    /// Slots no longer hold what was uploaded, and are forgotten; nothing ran. The worker goes on.
+    Overwritten {
+        /// Which.
+        slots: Vec<u64>,
+    },
     /// The driver refuses it before anything ran: a limit. The worker goes on.
     Refused {
         /// Index of the call.
@@ -172,6 +177,7 @@ impl Reply {
             Self::Algorithms { .. } => "Algorithms",
             Self::Compiled(_) => "Compiled",
             Self::NoLibrary { .. } => "NoLibrary",
+            Self::Overwritten { .. } => "Overwritten",
             Self::Refused { .. } => "Refused",
             Self::Faulted { .. } => "Faulted",
             Self::Failed { .. } => "Failed",

@@ -201,6 +201,9 @@ fn play(file: &Path, report: &Path, progress: &mut Progress) -> Result<(), Strin
                     | Trouble::NoLibrary(message)
                     | Trouble::Failed(message) => message,
                     Trouble::Faulted { error, .. } => error.to_string(),
+                    Trouble::Overwritten(_) => {
+                        "an earlier call's kernel overwrote its inputs".to_owned()
+                    }
                 })?;
                 progress.done += 1;
                 tell(report, progress).map_err(|e| format!("{}: {e}", report.display()))?;

@@ -56,6 +56,7 @@ impl Session {
             start: engine.cuda.event()?,
             end: engine.cuda.event()?,
         };
+        engine.expect_unchanged(&calls)?;
         let count = calls.len() as u64;
         for (index, call) in (0u8..).zip(calls) {
             match session.ready(engine, call, index, count, replay, announce) {

@@ -214,6 +214,12 @@ impl Worker<'_> {
                 }
             }
             Err(Trouble::NoLibrary(message)) => Reply::NoLibrary { message },
+            Err(Trouble::Overwritten(slots)) => {
+                for slot in &slots {
+                    self.engine.discard(*slot);
+                }
+                Reply::Overwritten { slots }
+            }
             Err(Trouble::Failed(message)) => Reply::Failed { message },
         };
         protocol::write_message(self.out, &reply)?;
