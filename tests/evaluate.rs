@@ -4,6 +4,8 @@
 
 #[path = "evaluate/adversarial.rs"]
 mod adversarial;
+#[path = "evaluate/diagnosis.rs"]
+mod diagnosis;
 #[path = "evaluate/pipeline.rs"]
 mod pipeline;
 #[path = "evaluate/profile.rs"]

@@ -1,6 +1,7 @@
 //! Runs candidates under NVIDIA's compute-sanitizer: memory, races, barriers. What it reports becomes
 //! findings with the place in the machine code. It decides no verdict.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -45,10 +46,10 @@ impl Check {
     }
 }
 
-/// A report.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A report; what many threads do at one place is one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Finding {
-    /// What it says, in a line.
+    /// What it says, in a line, and of which thread first.
     pub message: String,
     /// It calls it a warning only.
     pub warning: bool,
@@ -170,6 +171,7 @@ fn read(log: &Path) -> String {
 /// Reads its reports. The error says why it came to no summary.
 pub fn parse(log: &str) -> Result<Vec<Finding>, String> {
     let mut findings: Vec<Finding> = Vec::new();
+    let mut threads: Vec<Option<&str>> = Vec::new();
     let mut summary = false;
     let mut open = false;
     let mut last = String::new();
@@ -186,9 +188,13 @@ pub fn parse(log: &str) -> Result<Vec<Finding>, String> {
         } else if rest.starts_with("    ") {
             if let (true, Some(finding)) = (open, findings.last_mut()) {
                 finding.places.extend(place(text));
+                if text.starts_with("by thread") {
+                    threads[findings.len() - 1].get_or_insert(text);
+                }
             }
         } else if let Some((message, warning)) = headline(text) {
             open = true;
+            threads.push(None);
             findings.push(Finding {
                 message: message.to_owned(),
                 warning,
@@ -199,14 +205,29 @@ pub fn parse(log: &str) -> Result<Vec<Finding>, String> {
             last = text.to_owned();
         }
     }
-    // a driver's error is a finding's consequence, or the runner's own business: it asks for a kernel's
-    // parameters until there are no more
-    findings.retain(|finding| !finding.message.starts_with(CONSEQUENCE));
     match (summary, last.is_empty()) {
-        (true, _) => Ok(findings),
+        (true, _) => Ok(distinct(std::iter::zip(findings, threads))),
         (false, false) => Err(last),
         (false, true) => Err("it gave no summary".to_owned()),
     }
+}
+
+/// Each thread at fault is a report: one of them is enough for a place. A driver's error is a finding's
+/// consequence, or the runner's own business: it asks for a kernel's parameters until there are no more.
+fn distinct<'a>(reports: impl Iterator<Item = (Finding, Option<&'a str>)>) -> Vec<Finding> {
+    let mut seen: HashSet<Finding> = HashSet::new();
+    let mut findings = Vec::new();
+    for (finding, thread) in reports {
+        if finding.message.starts_with(CONSEQUENCE) || !seen.insert(finding.clone()) {
+            continue;
+        }
+        let message = match thread {
+            Some(thread) => format!("{}, first {thread}", finding.message.trim_end_matches('.')),
+            None => finding.message,
+        };
+        findings.push(Finding { message, ..finding });
+    }
+    findings
 }
 
 /// How the driver's own errors begin.

@@ -49,7 +49,7 @@ pub struct Hardware {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bottleneck {
-    /// Device-memory bandwidth: near its limit.
+    /// Bandwidth of device memory, or of a cache before it: near its limit.
     MemoryBandwidth,
     /// Too few bytes in flight to cover memory latency.
     MemoryLatency,
@@ -78,7 +78,7 @@ pub enum Bottleneck {
 impl fmt::Display for Bottleneck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::MemoryBandwidth => "device-memory bandwidth",
+            Self::MemoryBandwidth => "memory bandwidth",
             Self::MemoryLatency => "device-memory latency: too few bytes in flight",
             Self::Uncoalesced => "scattered or misaligned global accesses",
             Self::SharedMemory => "shared memory: its bandwidth or bank conflicts",

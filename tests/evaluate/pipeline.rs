@@ -1021,8 +1021,8 @@ fn counters_that_are_not_permitted_are_asked_for_once_and_told_with_the_fix() {
 
 #[test]
 fn a_race_that_the_checker_sees_is_the_verdict_of_a_claim_and_advice_with_bulk_copies() {
-    let race = sanitizer::log("racecheck-hazard.log");
-    let clean = sanitizer::log("memcheck-clean.log");
+    let race = sanitizer::log("2025.3.1.0/racecheck-hazard.log");
+    let clean = sanitizer::log("2025.3.1.0/memcheck-clean.log");
     let judge = |text: &str| {
         let mut device = scripted(|job, _| transpose(job));
         device.ordinal = Some(0);

@@ -1,7 +1,7 @@
 //! ncu without ncu: planted and captured output through a stub, line numbers of real machine code, metric
 //! names against NVIDIA's own tables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,15 +9,14 @@ use std::process::{Command, Stdio};
 use warptree::device::cuda::WorkerCommand;
 use warptree::device::{Buffer, Contents, Gpu, Job};
 use warptree::evaluate::profile::{
-    LineMap, MetricSet, NcuError, NotProfiled, Profile, Profiler, Subject, diagnose,
+    LineMap, MetricSet, NcuError, NotProfiled, Profile, Profiler, Subject, diagnose, parse,
 };
 use warptree::ptx::ir::Module;
 use warptree::source::{Argument, DType, Launch, LaunchPlan};
 use warptree::toolchain::Found;
 use warptree::units::{Bytes, SmArch};
-use warptree::verdict::{Bottleneck, Diagnosis};
 
-fn data(name: &str) -> PathBuf {
+pub fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/data/profile")
         .join(name)
@@ -25,13 +24,14 @@ fn data(name: &str) -> PathBuf {
 
 const ENTRY: &str = ".version 8.0\n.target sm_90a\n.address_size 64\n\
                      .visible .entry k(.param .u64 x)\n{\n  ret;\n}\n\
-                     .visible .entry first(.param .u64 x)\n{\n  ret;\n}\n";
+                     .visible .entry first(.param .u64 x)\n{\n  ret;\n}\n\
+                     .visible .entry transpose(.param .u64 x)\n{\n  ret;\n}\n";
 
-fn h200() -> Gpu {
+pub fn h200() -> Gpu {
     Gpu::default()
 }
 
-fn plan(entry: &str, launches: usize) -> LaunchPlan {
+pub fn plan(entry: &str, launches: usize) -> LaunchPlan {
     let launch = Launch {
         entry: entry.into(),
         grid: [1056, 1, 1],
@@ -98,7 +98,7 @@ impl Stub {
         asked.lines().map(str::to_owned).collect()
     }
 
-    fn profile(
+    pub fn profile(
         &self,
         profiler: &Profiler,
         calls: &[usize],
@@ -108,7 +108,7 @@ impl Stub {
         self.profile_plans(profiler, &plans, gpu, None)
     }
 
-    fn profile_plans(
+    pub fn profile_plans(
         &self,
         profiler: &Profiler,
         plans: &[LaunchPlan],
@@ -142,7 +142,7 @@ impl Stub {
 
 pub const ENDED: &str = r#"{"done":9,"failed":null,"ended":true}"#;
 
-fn log(rows: &[&[(&str, &str)]]) -> String {
+pub fn log(rows: &[&[(&str, &str)]]) -> String {
     log_of("k", "(1056, 1, 1)", "(256, 1, 1)", rows)
 }
 
@@ -189,14 +189,7 @@ pub fn log_of(kernel: &str, grid: &str, block: &str, rows: &[&[(&str, &str)]]) -
     text
 }
 
-fn diagnosis(given: &[(&str, &str)]) -> Diagnosis {
-    let stub = Stub::new();
-    let profiler = stub.profiler(&[(log(&[given]), ENDED, 0)]);
-    let mut profiles = stub.profile(&profiler, &[1], &h200());
-    diagnose(&profiles.remove(0).unwrap(), &h200(), &["wgmma.mma_async"])
-}
-
-const QUIET: &[(&str, &str)] = &[
+pub const QUIET: &[(&str, &str)] = &[
     ("sm__cycles_active.avg", "950"),
     ("sm__cycles_elapsed.max", "1000"),
     ("launch__waves_per_multiprocessor", "8"),
@@ -208,99 +201,94 @@ const QUIET: &[(&str, &str)] = &[
     ("launch__occupancy_limit_blocks", "32"),
 ];
 
-fn with<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+pub fn with<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     QUIET.iter().chain(more).copied().collect()
 }
 
-#[test]
-fn shared_conflicts_are_told_with_their_stall_and_what_helps() {
-    let given = with(&[
-        ("smsp__warps_issue_stalled_mio_throttle.sum", "67"),
-        ("smsp__warps_issue_stalled_selected.sum", "17"),
-        (
-            "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
-            "8,000",
-        ),
-        (
-            "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
-            "7,000",
-        ),
-        ("smsp__issue_active.avg.pct_of_peak_sustained_active", "20"),
-    ]);
-    let diagnosis = diagnosis(&given);
-    assert_eq!(diagnosis.bottleneck, Bottleneck::SharedMemory);
-    assert_eq!(diagnosis.source, "ncu 2025.3.1.0");
-    assert_eq!(diagnosis.stalls[0].reason, "mio_throttle");
-    let told: Vec<&str> = diagnosis.evidence.iter().map(|e| e.text.as_str()).collect();
-    let all = told.join("\n");
-    assert!(all.contains("% of stalls: MIO throttle"), "{all}");
-    assert!(all.contains("shared loads conflict 8-way"), "{all}");
-    let occupancy = diagnosis.occupancy.unwrap();
-    assert_eq!((occupancy.warps, occupancy.of), (32, 64));
-    assert_eq!(occupancy.limiter, "registers");
-    assert_eq!(
-        diagnosis.target_instructions,
-        [("wgmma.mma_async".to_owned(), 0)]
-    );
+/// What ncu 2025.3.1.0 wrote of a kernel on an H200.
+pub fn captured(name: &str) -> String {
+    fs::read_to_string(data(&format!("2025.3.1.0/{name}.log"))).unwrap()
+}
+
+pub fn transpose(grid: [u32; 3], block: [u32; 3]) -> LaunchPlan {
+    let mut plan = plan("transpose", 1);
+    plan.launches[0].grid = grid;
+    plan.launches[0].block = block;
+    plan
 }
 
 #[test]
-fn each_bottleneck_is_told_by_its_numbers() {
-    type Case = (&'static [(&'static str, &'static str)], Bottleneck);
-    let cases: &[Case] = &[
-        (
-            &[("dram__throughput.avg.pct_of_peak_sustained_elapsed", "91.5")],
-            Bottleneck::MemoryBandwidth,
-        ),
-        (
-            &[("smsp__warps_issue_stalled_long_scoreboard.sum", "80")],
-            Bottleneck::MemoryLatency,
-        ),
-        (
-            &[("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", "32,000")],
-            Bottleneck::Uncoalesced,
-        ),
-        (
-            &[("smsp__issue_active.avg.pct_of_peak_sustained_active", "93")],
-            Bottleneck::Issue,
-        ),
-        (
-            &[(
-                "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active",
-                "88",
-            )],
-            Bottleneck::Compute,
-        ),
-        (
-            &[(
-                "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
-                "95",
-            )],
-            Bottleneck::Tensor,
-        ),
-        (
-            &[("smsp__warps_issue_stalled_barrier.sum", "80")],
-            Bottleneck::Synchronisation,
-        ),
-        (
-            &[("l1tex__t_requests_pipe_lsu_mem_global_op_red.sum", "9,000")],
-            Bottleneck::Atomics,
-        ),
-        (&[("sm__cycles_active.avg", "200")], Bottleneck::Occupancy),
-        (
-            &[("l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum", "9,000")],
-            Bottleneck::Spills,
-        ),
-        (&[("gpu__time_duration.sum", "1,500")], Bottleneck::Launch),
-    ];
-    for (given, expected) in cases {
-        let found = diagnosis(&with(given));
-        assert_eq!(
-            found.bottleneck, *expected,
-            "{given:?}: {:?}",
-            found.evidence
-        );
-        assert!(found.evidence[0].advice.is_some());
+fn captured_numbers_with_separators_are_read() {
+    let rows = parse(&captured("separators")).unwrap();
+    assert_eq!(rows.len(), 1);
+    let row = &rows[0];
+    assert_eq!(
+        (row.kernel.as_str(), row.grid, row.block),
+        ("race", Some([4, 1, 1]), Some([256, 1, 1]))
+    );
+    assert_eq!(row.value("gpu__time_duration.sum"), Some(2_176.0));
+    assert_eq!(row.value("inst_executed"), Some(512.0));
+    assert_eq!(row.instances("inst_executed").len(), 16);
+    assert_eq!(
+        row.value("device__attribute_display_name"),
+        None,
+        "no number"
+    );
+    let opcodes = row.instances("sass__inst_executed_per_opcode");
+    assert_eq!(opcodes[0], ("LEA".to_owned(), 64.0));
+    assert_eq!(opcodes.iter().map(|(_, n)| n).sum::<f64>(), 512.0);
+}
+
+/// This version leaves out a metric that it does not know, and says nothing.
+#[test]
+fn a_metric_that_ncu_leaves_out_in_silence_is_missed() {
+    let rows = parse(&captured("unknown-metric")).unwrap();
+    assert_eq!(rows[0].value("no__such_metric.sum"), None);
+    let without = |names: &[&str]| {
+        let stub = Stub::new();
+        let log = captured("bank-conflicts");
+        let log = names
+            .iter()
+            .fold(log, |log, name| log.replace(name, "left_out"));
+        let profiler = stub.profiler(&[(log, ENDED, 0)]);
+        let plan = transpose([256, 512, 1], [32, 32, 1]);
+        let map = lines_of("bank-conflicts");
+        stub.profile_plans(&profiler, &[plan], &h200(), Some(&map))
+            .remove(0)
+    };
+    let error = without(&["lts__t_sectors_lookup_hit.sum"]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "ncu gave no value for lts__t_sectors_lookup_hit.sum"
+    );
+    let profile = without(&["\"inst_executed\""]).unwrap();
+    assert_eq!(profile.missing, ["lines of conflicts and stalls"]);
+    let found = diagnose(&profile, &h200(), &[]);
+    assert!(found.evidence.iter().all(|e| e.line.is_none()));
+}
+
+/// Names that this ncu lists for each chip: what is asked, and the families it belongs to. Samples by
+/// address (`pcsamp`) are in none of its lists; GH100 has them.
+#[test]
+fn every_metric_is_listed_by_ncu_for_its_chip() {
+    let lists = fs::read_to_string(data("2025.3.1.0/metric-names.txt")).unwrap();
+    for set in MetricSet::all() {
+        let chip = set.chip.name.to_lowercase();
+        let known: BTreeSet<&str> = lists
+            .lines()
+            .map(|line| line.split(' '))
+            .filter(|line| line.clone().skip(1).any(|listed| listed == chip))
+            .filter_map(|mut line| line.next())
+            .collect();
+        let mut asked: Vec<String> = set.hardware().into_iter().map(str::to_owned).collect();
+        asked.extend(set.derived().into_iter().map(str::to_owned));
+        asked.extend(set.by_address());
+        let unknown: Vec<&String> = asked
+            .iter()
+            .filter(|name| !name.contains("__pcsamp_"))
+            .filter(|name| !known.contains(name.split('.').next().unwrap_or(name)))
+            .collect();
+        assert!(unknown.is_empty(), "{chip}: {unknown:?}");
     }
 }
 
@@ -349,7 +337,7 @@ fn a_batch_is_one_run_and_one_that_breaks_costs_only_itself() {
 #[test]
 fn counters_that_are_not_permitted_are_said_with_the_fix() {
     let stub = Stub::new();
-    let said = fs::read_to_string(data("not-permitted.log")).unwrap();
+    let said = fs::read_to_string(data("written/not-permitted.log")).unwrap();
     let profiler = stub.profiler(&[(said, ENDED, 1)]);
     let profiles = stub.profile(&profiler, &[1, 1], &h200());
     assert_eq!(stub.asked().len(), 1, "asking again changes nothing");
@@ -367,7 +355,7 @@ fn counters_that_are_not_permitted_are_said_with_the_fix() {
 #[test]
 fn a_kernel_that_breaks_under_replay_is_tried_with_the_whole_program_replayed() {
     let stub = Stub::new();
-    let said = fs::read_to_string(data("replay-700.log")).unwrap();
+    let said = fs::read_to_string(data("written/replay-700.log")).unwrap();
     let profiler = stub.profiler(&[(said, ENDED, 1), (log(&[&[]]), ENDED, 0)]);
     let profiles = stub.profile(&profiler, &[1], &h200());
     assert!(profiles[0].is_ok(), "{:?}", profiles[0]);
@@ -405,15 +393,18 @@ fn what_does_not_belong_to_the_call_is_no_profile() {
 }
 
 fn line_map() -> LineMap {
-    let running = fs::read(data("lines.cubin")).unwrap();
-    let described = fs::read(data("lines-lineinfo.cubin")).unwrap();
-    LineMap::new(&running, &described).unwrap()
+    lines_of("lines")
+}
+
+pub fn lines_of(kernel: &str) -> LineMap {
+    let read = |end: &str| fs::read(data(&format!("lines/{kernel}{end}"))).unwrap();
+    LineMap::new(&read(".cubin"), &read("-lineinfo.cubin")).unwrap()
 }
 
 #[test]
 fn values_by_address_name_the_line() {
     // where ld.shared, of 8-way conflicts, and bar.sync stand in the machine code of `first`
-    let running = fs::read(data("lines.cubin")).unwrap();
+    let running = fs::read(data("lines/lines.cubin")).unwrap();
     let base = 0x7f00_0000_0000u64;
     let at = |opcode: u16| {
         let code = code(&running, ".text.first");
@@ -446,7 +437,7 @@ fn values_by_address_name_the_line() {
     let map = line_map();
     let profiles = stub.profile_plans(&profiler, &[plan("first", 1)], &h200(), Some(&map));
     let found = diagnose(profiles[0].as_ref().unwrap(), &h200(), &[]);
-    let text = fs::read_to_string(data("lines.ptx")).unwrap();
+    let text = fs::read_to_string(data("lines/lines.ptx")).unwrap();
     let quoted = |words: &str| {
         let evidence = found
             .evidence
@@ -502,8 +493,8 @@ const OPCODES: &[(u16, &str)] = &[
 
 #[test]
 fn machine_code_is_traced_to_its_line() {
-    let running = fs::read(data("lines.cubin")).unwrap();
-    let text = fs::read_to_string(data("lines.ptx")).unwrap();
+    let running = fs::read(data("lines/lines.cubin")).unwrap();
+    let text = fs::read_to_string(data("lines/lines.ptx")).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     let map = line_map();
     for (entry, expected) in [("first", 6), ("second", 3)] {
@@ -527,8 +518,8 @@ fn machine_code_is_traced_to_its_line() {
 
 #[test]
 fn a_cubin_with_other_code_gives_no_lines() {
-    let running = fs::read(data("lines.cubin")).unwrap();
-    let described = fs::read(data("lines-lineinfo.cubin")).unwrap();
+    let running = fs::read(data("lines/lines.cubin")).unwrap();
+    let described = fs::read(data("lines/lines-lineinfo.cubin")).unwrap();
     let mut other = running.clone();
     let at = section(&running, ".text.second").unwrap().0 + 16;
     other[at] ^= 1;

@@ -48,55 +48,70 @@ impl Stub {
     }
 }
 
-fn finding(message: &str, warning: bool, places: &[u64]) -> Finding {
+fn finding(entry: &str, message: &str, warning: bool, places: &[u64]) -> Finding {
     Finding {
         message: message.to_owned(),
         warning,
-        places: places.iter().map(|at| ("k".to_owned(), *at)).collect(),
+        places: places.iter().map(|at| (entry.to_owned(), *at)).collect(),
     }
 }
 
+/// `2025.3.1.0/…` were captured on an H200, `written/…` follow the documentation.
 #[test]
 fn captured_reports_are_read_as_expected() {
+    let race = finding(
+        "race",
+        "Race reported between Write access at race+0xc0",
+        false,
+        &[0xc0, 0xd0],
+    );
     let cases: &[(&str, &[Finding])] = &[
-        ("memcheck-clean.log", &[]),
-        ("memcheck-api-error.log", &[]),
+        ("2025.3.1.0/memcheck-clean.log", &[]),
+        ("2025.3.1.0/memcheck-api-error.log", &[]),
+        ("2025.3.1.0/racecheck-clean.log", &[]),
+        ("2025.3.1.0/synccheck-clean.log", &[]),
         (
-            "memcheck-out-of-bounds.log",
+            // twenty threads of 1793 are listed
+            "2025.3.1.0/memcheck-out-of-bounds.log",
             &[finding(
-                "Invalid __global__ write of size 4 bytes",
+                "out_of_bounds",
+                "Invalid __global__ write of size 4 bytes, first by thread (0,0,0) in block (4,0,0)",
                 false,
-                &[0x110],
+                &[0x90],
+            )],
+        ),
+        ("2025.3.1.0/racecheck-hazard.log", &[race]),
+        (
+            "2025.3.1.0/synccheck-divergent.log",
+            &[finding(
+                "divergent",
+                "Barrier error detected. Divergent thread(s) in warp, first by thread (0,0,0) in block (0,0,0)",
+                false,
+                &[0x70],
             )],
         ),
         (
-            "racecheck-hazard.log",
+            "written/racecheck-warning.log",
             &[
                 finding(
+                    "k",
                     "Race reported between Write access at k+0x90",
                     false,
                     &[0x90, 0xa0],
                 ),
                 finding(
+                    "k",
                     "Race reported between Write access at k+0x40",
                     true,
                     &[0x40, 0x40],
                 ),
             ],
         ),
-        (
-            "synccheck-divergent.log",
-            &[finding(
-                "Barrier error detected. Divergent thread(s) in warp.",
-                false,
-                &[0xb0],
-            )],
-        ),
     ];
     for (name, expected) in cases {
         let found = parse(&log(name)).unwrap();
         assert_eq!(found, *expected, "{name}");
     }
-    let refused = parse(&log("unsupported.log")).unwrap_err();
+    let refused = parse(&log("written/unsupported.log")).unwrap_err();
     assert!(refused.contains("not supported"), "{refused}");
 }

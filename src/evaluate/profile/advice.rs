@@ -16,7 +16,8 @@ pub struct Advice {
     pub bottleneck: Bottleneck,
 }
 
-/// What there is to say about a reason; `None` for those that nothing can be done about.
+/// What there is to say about a reason; `None` for those that nothing can be done about: `selected` and
+/// `not_selected` are warps that could issue.
 pub fn about(reason: &str) -> Option<&'static Advice> {
     ADVICE.iter().find(|advice| advice.reason == reason)
 }
@@ -121,10 +122,10 @@ const ADVICE: &[Advice] = &[
         bottleneck: Bottleneck::MemoryLatency,
     },
     Advice {
-        reason: "not_selected",
-        words: "not selected",
-        meaning: "more warps are ready than can issue",
-        help: "trade occupancy for larger tiles",
+        reason: "dispatch_stall",
+        words: "dispatch",
+        meaning: "an instruction is ready, but register ports or a unit's entry are not",
+        help: "another tile shape or unrolling, so that ptxas assigns registers to other banks",
         bottleneck: Bottleneck::Issue,
     },
 ];

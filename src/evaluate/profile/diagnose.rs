@@ -2,6 +2,7 @@
 
 use super::advice;
 use super::counters::{Launch, Place, Profile, Shared};
+use super::slots::{FILLED, empty, issued};
 use crate::device::Gpu;
 use crate::units::Bytes;
 use crate::verdict::{Bottleneck, Diagnosis, Evidence, Hardware, Occupancy, Stall};
@@ -18,8 +19,17 @@ const STALL: f64 = 0.3;
 /// Conflicts, spills and separate operations beyond this share matter.
 const TENTH: f64 = 0.1;
 
+/// Where this much of what is issued is arithmetic, there is little to save beside it.
+const ARITHMETIC: f64 = 0.85;
+
+/// Device memory this busy is at its limit: the grid's shape changes nothing any more.
+const DRAM_FULL: f64 = 0.9;
+
 /// Sectors of the widest access that is coalesced: 32 lanes of 16 bytes.
 const WIDEST: f64 = 16.0;
+
+/// Time that a last wave may waste without being told.
+const TAIL: f64 = 0.02;
 
 /// A call below this is mostly launch overhead.
 const SHORT_NS: f64 = 3000.0;
@@ -31,9 +41,11 @@ pub fn diagnose(profile: &Profile, gpu: &Gpu, targets: &[&str]) -> Diagnosis {
     let stalls = stalls(launch);
     let bottleneck = bottleneck(profile, launch, &stalls);
     let mut evidence = vec![headline(profile, launch, bottleneck)];
-    evidence.extend(waiting(launch, &stalls));
+    evidence.extend(waiting(launch, &stalls).or_else(|| empty(launch, &stalls)));
     evidence.extend(conflicts(launch, &stalls));
-    evidence.extend(scattered(launch));
+    if bottleneck != Bottleneck::Uncoalesced {
+        evidence.extend(scattered(launch));
+    }
     evidence.extend(spills(launch));
     evidence.extend(grid(launch, gpu));
     evidence.extend(unfused(launch));
@@ -123,9 +135,12 @@ fn bottleneck(profile: &Profile, launch: &Launch, stalls: &[Stall]) -> Bottlenec
         Bottleneck::MemoryBandwidth
     } else if is_scattered(launch) {
         Bottleneck::Uncoalesced
-    } else if launch.shared > BUSY || (launch.shared > STALL && conflict_share(launch) > STALL) {
+    } else if launch.shared > BUSY
+        || (launch.shared > STALL && conflict_share(launch) > STALL)
+        || (launch.l1 > BUSY && mostly_shared(launch))
+    {
         Bottleneck::SharedMemory
-    } else if launch.l2 > BUSY {
+    } else if launch.l2.max(launch.l1) > BUSY {
         Bottleneck::MemoryBandwidth
     } else if busiest_pipe(launch).is_some_and(|(_, share)| share > BUSY) {
         Bottleneck::Compute
@@ -144,7 +159,7 @@ fn bottleneck(profile: &Profile, launch: &Launch, stalls: &[Stall]) -> Bottlenec
 }
 
 fn headline(profile: &Profile, launch: &Launch, bottleneck: Bottleneck) -> Evidence {
-    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let mut place: Option<Place> = None;
     let (text, advice) = match bottleneck {
         Bottleneck::MemoryBandwidth if launch.dram > DRAM_BUSY => (
             format!("device memory is {} busy", percent(launch.dram)),
@@ -152,11 +167,16 @@ fn headline(profile: &Profile, launch: &Launch, bottleneck: Bottleneck) -> Evide
         ),
         Bottleneck::MemoryBandwidth => (
             format!(
-                "L2 is {} busy, device memory {}",
+                "L1 is {} busy, L2 {}, device memory {}",
+                percent(launch.l1),
                 percent(launch.l2),
                 percent(launch.dram)
             ),
-            "read each byte once: larger tiles, shared memory",
+            if launch.l1 > launch.l2 {
+                "fewer and wider accesses; keep in registers what is used again"
+            } else {
+                "read each byte once: larger tiles, shared memory"
+            },
         ),
         Bottleneck::MemoryLatency => (
             format!(
@@ -166,29 +186,55 @@ fn headline(profile: &Profile, launch: &Launch, bottleneck: Bottleneck) -> Evide
             ),
             "16-byte loads, several independent loads before the first use, more warps or stages",
         ),
-        Bottleneck::Uncoalesced => (
-            format!(
-                "global accesses touch {:.1} sectors per load, {:.1} per store",
+        Bottleneck::Uncoalesced => {
+            place = launch.hot.scattered.filter(|place| place.ratio > 1.2);
+            let needed = place.map_or_else(String::new, |place| {
+                format!(": {:.1}× what they need", place.ratio)
+            });
+            let text = format!(
+                "global accesses touch {:.1} sectors per load, {:.1} per store{needed}",
                 per_request(launch.global_loads.sectors, launch.global_loads.requests),
                 per_request(launch.global_stores.sectors, launch.global_stores.requests)
-            ),
-            "let neighbouring lanes touch neighbouring addresses; stage through shared memory",
-        ),
-        Bottleneck::SharedMemory => (
-            format!(
-                "shared memory is {} busy; {} of its wavefronts are conflicts",
-                percent(launch.shared),
-                percent(conflict_share(launch))
-            ),
-            "remove conflicts, use 16-byte shared accesses, keep more in registers",
-        ),
+            );
+            (
+                with_share(text, place.as_ref()),
+                "let neighbouring lanes touch neighbouring addresses; stage through shared memory",
+            )
+        }
+        Bottleneck::SharedMemory => {
+            let conflicts = conflict_share(launch);
+            let whole = if launch.shared <= BUSY && launch.l1 > BUSY {
+                format!(" (L1 with it {})", percent(launch.l1))
+            } else {
+                String::new()
+            };
+            (
+                format!(
+                    "shared memory is {} busy{whole}; {} of its wavefronts are conflicts",
+                    percent(launch.shared),
+                    percent(conflicts)
+                ),
+                if conflicts > TENTH {
+                    "remove conflicts, use 16-byte shared accesses, keep more in registers"
+                } else {
+                    "use 16-byte shared accesses, larger register tiles: more arithmetic for each value read"
+                },
+            )
+        }
+        Bottleneck::Issue if launch.issue > FILLED => {
+            let (what, arithmetic) = issued(launch);
+            (
+                format!("issue slots are {} busy: {what}", percent(launch.issue)),
+                if arithmetic > ARITHMETIC {
+                    "little is issued beside the arithmetic: fill the empty slots"
+                } else {
+                    "fewer instructions beside the arithmetic: wider accesses, unrolling, larger register tiles"
+                },
+            )
+        }
         Bottleneck::Issue => (
             format!("issue slots are {} busy", percent(launch.issue)),
-            if launch.issue > BUSY {
-                "fewer instructions per result: wider accesses, unrolling, larger register tiles"
-            } else {
-                "more independent work per thread"
-            },
+            "more independent work per thread",
         ),
         Bottleneck::Compute => {
             let (name, share) = busiest_pipe(launch).unwrap_or(("an arithmetic pipe", 0.0));
@@ -243,9 +289,13 @@ fn headline(profile: &Profile, launch: &Launch, bottleneck: Bottleneck) -> Evide
     };
     Evidence {
         text,
-        line: None,
+        line: place.map(|place| place.line),
         advice: Some(advice.to_owned()),
     }
+}
+
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
 }
 
 /// The stall that matters most, if one does.
@@ -332,6 +382,11 @@ fn conflict_share(launch: &Launch) -> f64 {
     (launch.shared_loads.conflicts + launch.shared_stores.conflicts) / all.max(1.0)
 }
 
+/// Most of what keeps L1 busy are shared-memory accesses.
+fn mostly_shared(launch: &Launch) -> bool {
+    launch.shared > 0.5 * launch.l1
+}
+
 fn per_request(sectors: f64, requests: f64) -> f64 {
     sectors / requests.max(1.0)
 }
@@ -386,10 +441,17 @@ fn spills(launch: &Launch) -> Option<Evidence> {
 
 /// Half-empty waves.
 fn grid(launch: &Launch, gpu: &Gpu) -> Option<Evidence> {
+    if launch.dram > DRAM_FULL {
+        return None;
+    }
     let (per_sm, limiter) = launch.limits.tightest();
     let advice = format!(
-        "{per_sm:.0} blocks fit an SM (limited by {limiter}), {:.0} the GPU; choose a grid that fills whole waves, \
-         or persistent blocks",
+        "{} an SM (limited by {limiter}), {:.0} the GPU; choose a grid that fills whole waves, or persistent blocks",
+        if per_sm < 2.0 {
+            "1 block fits".to_owned()
+        } else {
+            format!("{per_sm:.0} blocks fit")
+        },
         per_sm * f64::from(gpu.sm_count)
     );
     let text = if launch.waves < 0.95 {
@@ -399,17 +461,16 @@ fn grid(launch: &Launch, gpu: &Gpu) -> Option<Evidence> {
             launch.waves * 100.0
         )
     } else {
-        let whole = launch.waves.floor();
-        let partial = launch.waves - whole;
-        // a tail that is itself nearly full costs nothing
-        let tail = 1.0 / (1.0 + whole);
-        if !(0.02..0.9).contains(&partial) || tail <= 0.2 {
+        // the last wave takes as long as a full one, at the worst
+        let lost = 1.0 - launch.waves / launch.waves.ceil();
+        if lost < TAIL {
             return None;
         }
         format!(
-            "{:.1} waves of blocks: the last leaves {:.0} % of its places empty",
+            "{:.1} waves of blocks: the last leaves {} of its places empty, up to {} of the time",
             launch.waves,
-            (1.0 - partial) * 100.0
+            percent(launch.waves.ceil() - launch.waves),
+            percent(lost)
         )
     };
     Some(Evidence {
@@ -420,6 +481,10 @@ fn grid(launch: &Launch, gpu: &Gpu) -> Option<Evidence> {
 }
 
 fn unfused(launch: &Launch) -> Option<Evidence> {
+    // where instructions are not what limits, fewer of them change nothing
+    if launch.issue < FILLED {
+        return None;
+    }
     let count = |opcode: &str| -> f64 {
         let of = launch.opcodes.iter();
         of.filter(|(name, _)| name.split('.').next() == Some(opcode))

@@ -8,6 +8,7 @@ mod diagnose;
 mod line_map;
 mod metrics;
 mod ncu_output;
+mod slots;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -366,7 +367,12 @@ fn profile(
         .map(|row| Launch::read(row, set, lines))
         .collect::<Result<Vec<Launch>, String>>()
         .map_err(NotProfiled::Call)?;
-    let missing = if lines.is_none() {
+    // this ncu leaves out in silence what it does not know
+    let located = lines.is_some()
+        && rows
+            .iter()
+            .all(|row| !row.instances(&set.lines.executed).is_empty());
+    let missing = if !located {
         vec!["lines of conflicts and stalls".to_owned()]
     } else {
         Vec::new()

@@ -1,4 +1,5 @@
-// Kernels that each of compute-sanitizer's tools must find fault with; capture.sh runs them.
+// Kernels that each of compute-sanitizer's tools must find fault with, and one that faults by itself;
+// capture.sh runs them.
 #include <cstdlib>
 #include <cuda_runtime.h>
 
@@ -15,6 +16,8 @@ extern "C" __global__ void divergent(float* x) {
     x[threadIdx.x] = 2.0f;
 }
 
+extern "C" __global__ void fault(float* x) { x[(1ull << 40) + threadIdx.x] = 1.0f; }
+
 extern "C" __global__ void clean(float* x) { x[threadIdx.x] += 1.0f; }
 
 int main(int argc, char** argv) {
@@ -24,6 +27,7 @@ int main(int argc, char** argv) {
         case 1: out_of_bounds<<<8, 256>>>(x); break;
         case 2: race<<<4, 256>>>(x); break;
         case 3: divergent<<<1, 32>>>(x); break;
+        case 4: fault<<<1, 256>>>(x); break;
         default: clean<<<1, 256>>>(x);
     }
     return cudaDeviceSynchronize() == cudaSuccess ? 0 : 1;
