@@ -473,6 +473,43 @@ mod tests {
         }
     }
 
+    /// Seen from a few blocks: half of the work is a cheat, nine tenths may be unequal blocks.
+    #[test]
+    fn an_estimate_must_do_the_work() {
+        use crate::verdict::Bottleneck;
+        let seen = |flops, moved| Diagnosis {
+            source: "simulator".into(),
+            bottleneck: Bottleneck::MemoryBandwidth,
+            evidence: Vec::new(),
+            stalls: Vec::new(),
+            occupancy: None,
+            flops: units(&[("fp32", flops)]),
+            dram: Some(Bytes(moved)),
+            target_instructions: Vec::new(),
+            hardware: None,
+        };
+        let sum = work(1e9, 1e9, 4_000_000_000);
+        let judged = |diagnosis: &Diagnosis| estimated_work(Some(diagnosis), &sum, &h200());
+        let passes = |finding| matches!(finding, Finding::Passed(_));
+        assert!(passes(judged(&seen(1e9, 4_000_000_000))));
+        assert!(passes(judged(&seen(0.9e9, 3_600_000_000))));
+        assert!(matches!(
+            judged(&seen(0.5e9, 4_000_000_000)),
+            Finding::Void(_)
+        ));
+        assert!(matches!(
+            judged(&seen(1e9, 2_000_000_000)),
+            Finding::Void(_)
+        ));
+        // What fits in L2 need not cross device memory.
+        let small = work(1e6, 1e6, 4_000_000);
+        assert!(passes(estimated_work(Some(&seen(1e6, 0)), &small, &h200())));
+        assert!(matches!(
+            estimated_work(None, &sum, &h200()),
+            Finding::NotChecked(_)
+        ));
+    }
+
     fn units(list: &[(&str, f64)]) -> Vec<(String, Flops)> {
         list.iter()
             .map(|(unit, n)| ((*unit).to_owned(), Flops(*n)))

@@ -15,7 +15,6 @@ use crate::units::Digest;
 
 static TASKS: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/tasks");
 static SPACES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/search_spaces");
-
 static ADVERSARIAL: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/tests/adversarial");
 
 /// The file that lists the suites, beside the tasks' folders.
@@ -160,7 +159,7 @@ pub(super) fn adversarial() -> Result<Vec<Adversary>, TaskError> {
         };
         let mut plants = planted("cheats", PlantKind::Cheat)?;
         plants.extend(planted("honest", PlantKind::Honest)?);
-        let task = Arc::new(embedded_task(&name, "adversarial", dir)?);
+        let task = Arc::new(embedded_task(&name, "tests/adversarial", dir)?);
         Ok(Adversary { task, plants })
     };
     ADVERSARIAL.dirs().map(load).collect()

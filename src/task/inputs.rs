@@ -513,6 +513,22 @@ mod tests {
         assert!(values.iter().all(|v| v.abs() <= 1.0));
     }
 
+    /// Chance would leave some sums without a NaN, or without one kind of infinity.
+    #[test]
+    fn a_placed_special_value_is_the_only_one() {
+        let kinds: [fn(&f32) -> bool; 3] = [
+            |v| v.is_nan(),
+            |v| *v == f32::INFINITY,
+            |v| *v == f32::NEG_INFINITY,
+        ];
+        for (turn, is_kind) in (0..).zip(kinds) {
+            let stream = Stream::new(5, 0, DType::F32, InputCase::Special, None);
+            let values = floats(&stream.with_one_special(77, turn), 10_000);
+            assert!(is_kind(&values[77]));
+            assert_eq!(values.iter().filter(|v| !v.is_finite()).count(), 1);
+        }
+    }
+
     #[test]
     fn special_values_are_strewn() {
         let values = floats(
