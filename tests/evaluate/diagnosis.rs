@@ -195,7 +195,7 @@ fn issue_slots_are_accounted_for_where_most_are_filled() {
         "issue slots are 81 % busy: 74 % FFMA, 5 % LDS, 1 % IADD3, 1 % others -> little is issued beside the arithmetic",
         "19 % of the issue slots stay empty; warps wait for: short scoreboard 11 %, barrier 10 %, dispatch 10 %",
         "all 8 warps of an SM are one block",
-        "assigns registers to other banks",
+        "ptxas then assigns registers otherwise",
         "the last leaves 12 % of its places empty, up to 3 % of the time -> 1 block fits an SM (limited by registers)",
     ] {
         assert!(all.contains(words), "{words}\nmissing in\n{all}");

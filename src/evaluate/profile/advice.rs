@@ -124,8 +124,8 @@ const ADVICE: &[Advice] = &[
     Advice {
         reason: "dispatch_stall",
         words: "dispatch",
-        meaning: "an instruction is ready, but register ports or a unit's entry are not",
-        help: "another tile shape or unrolling, so that ptxas assigns registers to other banks",
+        meaning: "an instruction is ready but held back, for instance by conflicts of register banks",
+        help: "another tile shape or unrolling: ptxas then assigns registers otherwise",
         bottleneck: Bottleneck::Issue,
     },
 ];
