@@ -1,0 +1,83 @@
+//! Accesses to memory: state spaces, addresses, loads, stores and atomics.
+
+use super::{Reg, Slot};
+use crate::sim::float::Format;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Space {
+    Global,
+    Shared,
+    Local,
+    Const,
+    /// A kernel's parameter bank.
+    Param,
+    Generic,
+}
+
+/// Base of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Base {
+    /// Absolute: the offset says all.
+    None,
+    /// Offset from this frame's part of the thread's stack.
+    Frame,
+    Narrow(Slot),
+    Wide(Slot),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub base: Base,
+    pub offset: i64,
+}
+
+/// A load's or store's shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Access {
+    pub space: Space,
+    pub address: Address,
+    /// Bytes of one element: 1, 2, 4 or 8.
+    pub bytes: u8,
+    /// Elements: 1, 2, 4 or 8.
+    pub count: u8,
+    /// Sign-extend on load.
+    pub signed: bool,
+    /// A strong (relaxed, acquire, release) access: no data race with other strong ones.
+    pub strong: bool,
+    /// Parameter passing and spill-free stack use of `call`: not counted, not checked.
+    pub private: bool,
+    pub regs: [Reg; 8],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtomOp {
+    Add,
+    Min,
+    Max,
+    Inc,
+    Dec,
+    And,
+    Or,
+    Xor,
+    Exch,
+    Cas,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtomType {
+    Int { wide: bool, signed: bool },
+    Float(Format),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Atom {
+    pub space: Space,
+    pub address: Address,
+    pub op: AtomOp,
+    pub ty: AtomType,
+    /// Absent for `red`.
+    pub dst: Option<Reg>,
+    pub value: Reg,
+    /// The new value of `cas` (then `value` is what it compares with).
+    pub swap: Option<Reg>,
+}

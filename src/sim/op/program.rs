@@ -1,0 +1,161 @@
+//! A decoded kernel: its instructions, frames, parameters and variables.
+
+use super::{Op, Pc, Pred, Reg};
+
+/// One kernel of a module, ready to run.
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub(crate) entry_name: String,
+    pub(crate) code: Vec<Instr>,
+    pub(crate) depends: Vec<Depends>,
+    pub(crate) functions: Vec<FrameLayout>,
+    pub(crate) mnemonics: Vec<String>,
+    pub(crate) params: Vec<ParamInfo>,
+    pub(crate) param_bytes: u32,
+    pub(crate) globals: Vec<ModuleVariable>,
+    pub(crate) constants: Vec<u8>,
+    /// Static shared memory, the reserved first KiB left out.
+    pub(crate) static_shared: u32,
+    /// Alignment of the dynamic array.
+    pub(crate) dynamic_align: u32,
+    /// Bound on threads of a block: `.maxntid` or `.reqntid`.
+    pub(crate) max_threads: Option<u32>,
+    pub(crate) required_threads: Option<[u32; 3]>,
+}
+
+impl Program {
+    /// The kernel's name.
+    pub fn name(&self) -> &str {
+        &self.entry_name
+    }
+
+    /// Its parameters, in order.
+    pub fn params(&self) -> &[ParamInfo] {
+        &self.params
+    }
+
+    /// Bytes of the parameter bank.
+    pub fn param_bytes(&self) -> u32 {
+        self.param_bytes
+    }
+
+    /// Most threads of a block: `.maxntid`.
+    pub fn max_threads(&self) -> Option<u32> {
+        self.max_threads
+    }
+
+    /// The block that `.reqntid` demands.
+    pub fn required_threads(&self) -> Option<[u32; 3]> {
+        self.required_threads
+    }
+
+    /// Bytes of static shared memory.
+    pub fn static_shared(&self) -> u32 {
+        self.static_shared
+    }
+
+    /// Bytes of local memory a thread of the kernel itself owns, its callees left out.
+    pub fn local_bytes(&self) -> u32 {
+        self.functions.first().map_or(0, |f| f.stack)
+    }
+
+    /// Line of an instruction.
+    pub(crate) fn line(&self, pc: Pc) -> u32 {
+        self.code.get(pc as usize).map_or(0, |i| i.line)
+    }
+
+    /// Mnemonic of an instruction.
+    pub(crate) fn mnemonic(&self, pc: Pc) -> &str {
+        self.code
+            .get(pc as usize)
+            .and_then(|i| self.mnemonics.get(i.mnemonic as usize))
+            .map_or("", String::as_str)
+    }
+}
+
+/// An instruction: an operation under a guard, and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Instr {
+    pub op: Op,
+    pub guard: Option<Pred>,
+    /// 1-based line of the text.
+    pub line: u32,
+    /// Index into [`Program::mnemonics`].
+    pub mnemonic: u16,
+}
+
+/// What a frame's slot holds when the frame is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Init {
+    Const32(u32),
+    Const64(u64),
+    /// Shared address of the dynamic array.
+    DynamicShared,
+    DynamicSharedWide,
+    Special(Special),
+}
+
+/// Special registers that do not change while a thread runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Special {
+    Tid(u8),
+    Ntid(u8),
+    Ctaid(u8),
+    Nctaid(u8),
+    LaneId,
+    WarpId,
+    NWarpId,
+    SmId,
+    NSmId,
+    GridId,
+    LaneMaskEq,
+    LaneMaskLt,
+    LaneMaskLe,
+    LaneMaskGt,
+    LaneMaskGe,
+    DynamicSharedSize,
+    TotalSharedSize,
+    Zero,
+    One,
+}
+
+/// A function's frame: how many slots of each file, what some of them hold at first, and stack bytes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FrameLayout {
+    pub entry: Pc,
+    pub narrow: usize,
+    pub wide: usize,
+    pub predicates: usize,
+    pub init: Vec<(Reg, Init)>,
+    /// Bytes of the thread's stack: `.local` variables, then parameters passed by `call`.
+    pub stack: u32,
+}
+
+/// Registers that an instruction writes and reads, as numbers of its own function's.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Depends {
+    pub writes: Vec<u32>,
+    pub reads: Vec<u32>,
+}
+
+/// A parameter of the kernel.
+#[derive(Clone, Debug)]
+pub struct ParamInfo {
+    /// Its name.
+    pub name: String,
+    /// Offset in the parameter bank.
+    pub offset: u32,
+    /// Bytes.
+    pub bytes: u32,
+    /// `.f32` and `.f64` parameters.
+    pub float: bool,
+}
+
+/// A module-scope `.global` variable.
+#[derive(Clone, Debug)]
+pub(crate) struct ModuleVariable {
+    pub address: u64,
+    pub bytes: Vec<u8>,
+    /// Bytes that an initialiser set; the rest is zero, which CUDA guarantees.
+    pub name: String,
+}
