@@ -1,0 +1,175 @@
+//! Moves, conversions between types, and of addresses between state spaces.
+
+use super::super::operand::{Kind, Ty};
+use super::super::symbols::Symbol;
+use super::super::{Body, Decoder};
+use super::Decoded;
+use super::parts::Parts;
+use crate::ptx::ir::Operand;
+use crate::sim::op::{Alu, Clock, Cvt, CvtType, Op, Piece};
+
+impl Decoder<'_> {
+    pub(super) fn mov(&mut self, body: &mut Body, p: Parts) -> Decoded {
+        let ty = p.ty()?;
+        let (to, from) = (p.operand(0)?, p.operand(1)?);
+        if ty.kind == Kind::Predicate {
+            let dst = self.dst_pred(body, to)?;
+            return Ok(Op::Alu(Alu::PredMove {
+                dst,
+                a: self.pred(body, from)?,
+            }));
+        }
+        match (to, from) {
+            (Operand::Vector(items), _) => {
+                let src = self.src_any(body, from, ty)?;
+                let bits = ty.bits / items.len().max(1) as u8;
+                let part = Ty {
+                    kind: Kind::Bits,
+                    bits,
+                };
+                let mut parts = Vec::new();
+                for (index, item) in items.iter().enumerate() {
+                    let reg = self.dst_any(body, item, part)?;
+                    parts.push(Piece {
+                        reg,
+                        shift: index as u8 * bits,
+                        bits,
+                    });
+                }
+                Ok(Op::Alu(Alu::Unpack { src, parts }))
+            }
+            (_, Operand::Vector(items)) => {
+                let dst = self.dst_any(body, to, ty)?;
+                let bits = ty.bits / items.len().max(1) as u8;
+                let part = Ty {
+                    kind: Kind::Bits,
+                    bits,
+                };
+                let mut parts = Vec::new();
+                for (index, item) in items.iter().enumerate() {
+                    let reg = self.src_any(body, item, part)?;
+                    parts.push(Piece {
+                        reg,
+                        shift: index as u8 * bits,
+                        bits,
+                    });
+                }
+                Ok(Op::Alu(Alu::Pack { dst, parts }))
+            }
+            (_, Operand::Name(name)) if clock(name).is_some() => {
+                let dst = self.dst_any(body, to, ty)?;
+                match clock(name) {
+                    Some(clock) => Ok(Op::ReadClock { clock, dst }),
+                    None => Err(p.unknown()),
+                }
+            }
+            _ => {
+                let stack = match from {
+                    Operand::Name(name) => Some((name, 0)),
+                    Operand::Offset { base, offset } => Some((base, *offset)),
+                    _ => None,
+                };
+                if let Some((name, extra)) = stack
+                    && let Some(Symbol::Stack { offset, .. }) = self.symbol(body, name)
+                {
+                    let dst = self.dst_any(body, to, ty)?;
+                    return Ok(Op::StackAddress {
+                        dst,
+                        offset: (i64::from(offset) + extra) as u32,
+                    });
+                }
+                let dst = self.dst(body, to, ty)?;
+                let a = self.src(body, from, ty)?;
+                Ok(if ty.wide() {
+                    Op::Alu(Alu::Move64 { dst, a })
+                } else {
+                    Op::Alu(Alu::Move32 { dst, a })
+                })
+            }
+        }
+    }
+
+    pub(super) fn cvt(&mut self, body: &mut Body, p: Parts) -> Decoded {
+        let types: Vec<Ty> = p.types().collect();
+        let &[to, from] = types.as_slice() else {
+            return Err(p.unknown());
+        };
+        if p.any(&["pack", "satfinite", "rs"])
+            || p.instruction.modifiers.iter().any(|m| unknown_float(m))
+        {
+            return Err(p.unknown());
+        }
+        let side = |ty: Ty| -> Result<CvtType, String> {
+            Ok(match ty.kind {
+                Kind::Float(format) | Kind::Packed(format) => CvtType::Float(format),
+                Kind::Bits | Kind::Unsigned | Kind::Signed => CvtType::Int {
+                    bits: ty.bits,
+                    signed: ty.signed(),
+                },
+                Kind::Predicate => return Err(p.unknown()),
+            })
+        };
+        let cvt = Cvt {
+            to: side(to)?,
+            from: side(from)?,
+            rounding: p.rounding(),
+            integral: p.any(&["rni", "rzi", "rmi", "rpi"]),
+            ftz: p.has("ftz"),
+            sat: p.has("sat"),
+            relu: p.has("relu"),
+        };
+        if matches!(to.kind, Kind::Packed(_)) {
+            let dst = self.dst(body, p.operand(0)?, to)?;
+            let (a, b) = (
+                self.src(body, p.operand(1)?, from)?,
+                self.src(body, p.operand(2)?, from)?,
+            );
+            return Ok(Op::Alu(Alu::ConvertPacked { cvt, dst, a, b }));
+        }
+        let dst = self.dst_any(body, p.operand(0)?, to)?;
+        let a = self.src_any(body, p.operand(1)?, from)?;
+        Ok(Op::Alu(Alu::Convert { cvt, dst, a }))
+    }
+
+    pub(super) fn cvta(&mut self, body: &mut Body, p: Parts) -> Decoded {
+        let ty = p.ty()?;
+        let dst = self.dst_any(body, p.operand(0)?, ty)?;
+        let a = self.src_any(body, p.operand(1)?, ty)?;
+        Ok(Op::Alu(Alu::Cvta {
+            space: p.space(),
+            to_generic: !p.has("to"),
+            dst,
+            a,
+        }))
+    }
+
+    pub(super) fn is_space(&mut self, body: &mut Body, p: Parts) -> Decoded {
+        let dst = self.dst_pred(body, p.operand(0)?)?;
+        let a = self.src_any(body, p.operand(1)?, Ty::B64)?;
+        Ok(Op::Alu(Alu::Isspacep {
+            space: p.space(),
+            dst,
+            a,
+        }))
+    }
+}
+
+fn clock(name: &str) -> Option<Clock> {
+    Some(match name {
+        "%clock" => Clock::Low,
+        "%clock64" => Clock::Whole,
+        "%clock_hi" => Clock::High,
+        "%globaltimer" => Clock::Timer64,
+        "%globaltimer_lo" => Clock::TimerLo,
+        "%globaltimer_hi" => Clock::TimerHi,
+        _ => return None,
+    })
+}
+
+/// Narrow float types that the first tier does not have.
+fn unknown_float(modifier: &str) -> bool {
+    matches!(
+        modifier,
+        "tf32" | "e4m3x2" | "e5m2x2" | "e2m1x2" | "e2m3x2" | "e3m2x2" | "ue8m0x2"
+    )
+}
