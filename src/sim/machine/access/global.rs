@@ -1,0 +1,142 @@
+//! Loads and stores in global memory, with a fast path for lanes that lie side by side.
+
+use super::super::regs::{LANES, Regs, Wide};
+use super::super::{Block, Env, Stop};
+use super::count::{Pattern, count_global};
+use super::fault::{refused, uninitialised};
+use super::lane::{collect, scatter, scatter_run};
+use super::{At, lanes};
+use crate::sim::finding::FindingKind;
+use crate::sim::memory::{Author, Cursor, Overwrite};
+use crate::sim::op::Access;
+
+impl Block {
+    pub(super) fn load_global(
+        &mut self,
+        env: &mut Env<'_>,
+        addresses: &Wide,
+        at: At,
+        access: &Access,
+    ) -> Result<(), Stop> {
+        let total = usize::from(access.bytes) * usize::from(access.count);
+        let pattern = Pattern::of(addresses, at.mask, total as u64);
+        count_global(env, addresses, at, total, true, pattern);
+        self.synchronised |= access.strong;
+        env.polls += u32::from(access.strong);
+        let mut cursor = Cursor::default();
+        let mut regs = self.warps[at.warp].regs(at.frame);
+        if pattern == Pattern::Consecutive {
+            let run = env
+                .memory
+                .read_run(&mut cursor, addresses[0], total as u64, total * LANES);
+            if let Some(run) = run {
+                scatter_run(&mut regs, access, run);
+                return Ok(());
+            }
+        }
+        let undefined = match (access.bytes, access.count) {
+            (4, 1) => load_lanes::<4>(env, &mut regs, addresses, at, access),
+            (4, 4) => load_lanes::<16>(env, &mut regs, addresses, at, access),
+            (1, 1) => load_lanes::<1>(env, &mut regs, addresses, at, access),
+            (2, 1) => load_lanes::<2>(env, &mut regs, addresses, at, access),
+            (4, 2) | (8, 1) => load_lanes::<8>(env, &mut regs, addresses, at, access),
+            (2, 2) => load_lanes::<4>(env, &mut regs, addresses, at, access),
+            (2, 4) => load_lanes::<8>(env, &mut regs, addresses, at, access),
+            (8, 2) => load_lanes::<16>(env, &mut regs, addresses, at, access),
+            (1, 2) => load_lanes::<2>(env, &mut regs, addresses, at, access),
+            (1, 4) => load_lanes::<4>(env, &mut regs, addresses, at, access),
+            _ => load_lanes::<32>(env, &mut regs, addresses, at, access),
+        }?;
+        if undefined {
+            uninitialised(env, at.pc, "global memory");
+        }
+        Ok(())
+    }
+
+    pub(super) fn store_global(
+        &mut self,
+        env: &mut Env<'_>,
+        addresses: &Wide,
+        at: At,
+        access: &Access,
+    ) -> Result<(), Stop> {
+        env.writes += 1;
+        let total = usize::from(access.bytes) * usize::from(access.count);
+        count_global(
+            env,
+            addresses,
+            at,
+            total,
+            false,
+            Pattern::of(addresses, at.mask, total as u64),
+        );
+        let author = Author {
+            block: self.serial,
+            warp: at.warp as u8,
+            seen: &self.clocks[at.warp],
+            pc: at.pc,
+            launch_start: env.first_block,
+            synchronised: self.synchronised,
+        };
+        let author = (env.options.checks && !access.strong).then_some(author);
+        let mut cursor = Cursor::default();
+        let mut buffer = [0u8; 64];
+        let mut overwritten: Option<Overwrite> = None;
+        let regs = self.warps[at.warp].regs(at.frame);
+        for lane in lanes(at.mask) {
+            let data = &mut buffer[..total];
+            collect(&regs, access, lane, data);
+            let overwrite = env
+                .memory
+                .write(&mut cursor, addresses[lane], data, author.as_ref())
+                .map_err(|refusal| refused(env, at.pc, &refusal, addresses[lane], total, lane))?;
+            overwritten = overwritten.or(overwrite);
+        }
+        if let Some(overwrite) = overwritten {
+            env.report(FindingKind::ConflictingWrites, at.pc, Some(overwrite.pc), |_| {
+                let (who, help) = if overwrite.other_block {
+                    ("two blocks write", "give each block its own part of the result, or combine with atomics")
+                } else {
+                    ("two warps of a block write", "let one thread write it, or put a barrier between")
+                };
+                (
+                    format!("{who} different values to the same global address; which one stays is left to chance"),
+                    help.into(),
+                )
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Global loads of `BYTES` bytes, lane by lane; tells whether some of them were never written.
+fn load_lanes<const BYTES: usize>(
+    env: &mut Env<'_>,
+    regs: &mut Regs<'_>,
+    addresses: &Wide,
+    at: At,
+    access: &Access,
+) -> Result<bool, Stop> {
+    let checks = env.options.checks;
+    let mut cursor = Cursor::default();
+    let mut data = [0; BYTES];
+    let mut undefined = false;
+    let mut previous = None;
+    let single = access.regs[0];
+    for lane in lanes(at.mask) {
+        if previous != Some(addresses[lane]) {
+            undefined |= !env
+                .memory
+                .read(&mut cursor, addresses[lane], &mut data, checks)
+                .map_err(|refusal| refused(env, at.pc, &refusal, addresses[lane], BYTES, lane))?;
+            previous = Some(addresses[lane]);
+        }
+        match <[u8; 4]>::try_from(&data[..]) {
+            Ok(word) if access.count == 1 && !single.wide => {
+                regs.narrow[usize::from(single.slot)][lane] = u32::from_le_bytes(word);
+            }
+            _ => scatter(regs, access, lane, &data),
+        }
+    }
+    Ok(undefined)
+}
