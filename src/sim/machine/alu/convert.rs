@@ -1,0 +1,87 @@
+//! Conversions between types, and registers packed of parts.
+
+use super::super::regs::{LANES, Regs, Wide, lanes};
+use crate::sim::float;
+use crate::sim::op::{Cvt, CvtType, Piece, Reg, Slot};
+
+pub(super) fn convert(regs: &mut Regs<'_>, mask: u32, cvt: &Cvt, dst: Reg, a: Reg) {
+    let x = regs.any(a);
+    let mut out: Wide = [0; LANES];
+    match (cvt.from, cvt.to, cvt.sat) {
+        (CvtType::Int { bits, signed }, CvtType::Int { .. }, false) => {
+            let shift = 64 - u32::from(bits);
+            for lane in 0..LANES {
+                let x = x[lane] << shift;
+                out[lane] = if signed {
+                    (x as i64 >> shift) as u64
+                } else {
+                    x >> shift
+                };
+            }
+        }
+        (CvtType::Int { .. }, CvtType::Int { .. }, true)
+        | (CvtType::Float(_), CvtType::Int { .. } | CvtType::Float(_), _)
+        | (CvtType::Int { .. }, CvtType::Float(_), _) => {
+            lanes!(mask, lane => { out[lane] = float::convert(cvt, x[lane]); });
+        }
+    }
+    // A destination wider than the type is filled by the type's own extension.
+    if let CvtType::Int { bits, signed } = cvt.to {
+        let shift = 64 - u32::from(bits);
+        let stored = if dst.wide { 0 } else { 32 };
+        for value in &mut out {
+            let x = *value << shift;
+            let extended = if signed {
+                (x as i64 >> shift) as u64
+            } else {
+                x >> shift
+            };
+            *value = extended << stored >> stored;
+        }
+    }
+    regs.set_any(mask, dst, &out);
+}
+
+/// Two floats to the halves of one register; `a` is the upper half.
+pub(super) fn convert_packed(
+    regs: &mut Regs<'_>,
+    mask: u32,
+    cvt: &Cvt,
+    dst: Slot,
+    [a, b]: [Slot; 2],
+) {
+    let (x, y) = (regs.n(a), regs.n(b));
+    let mut out = [0; LANES];
+    lanes!(mask, lane => {
+        let (high, low) = (float::convert(cvt, u64::from(x[lane])), float::convert(cvt, u64::from(y[lane])));
+        out[lane] = (high as u32) << 16 | low as u32;
+    });
+    regs.set_n(mask, dst, &out);
+}
+
+pub(super) fn pack(regs: &mut Regs<'_>, mask: u32, dst: Reg, parts: &[Piece]) {
+    let mut out: Wide = [0; LANES];
+    for part in parts {
+        let x = regs.any(part.reg);
+        for lane in 0..LANES {
+            out[lane] |= (x[lane] & field(part.bits)) << part.shift;
+        }
+    }
+    regs.set_any(mask, dst, &out);
+}
+
+pub(super) fn unpack(regs: &mut Regs<'_>, mask: u32, src: Reg, parts: &[Piece]) {
+    let x = regs.any(src);
+    for part in parts {
+        let values = x.map(|x| x >> part.shift & field(part.bits));
+        regs.set_any(mask, part.reg, &values);
+    }
+}
+
+fn field(bits: u8) -> u64 {
+    if bits == 64 {
+        u64::MAX
+    } else {
+        (1 << bits) - 1
+    }
+}
