@@ -67,10 +67,12 @@ fn traces_are_shown_line_by_line_or_event_by_event() {
             run.config.task, run.config.gpu, run.config.device
         );
         assert_eq!(lines[0], first);
+        let labelled = |line: &&str| {
+            let mut roots = run.config.roots.iter();
+            roots.any(|root| line.contains(&format!("  {}: ", root.label)))
+        };
         assert!(
-            lines[1..]
-                .iter()
-                .any(|line| line.contains("  seed: ") || line.contains("  space ")),
+            lines[1..].iter().any(labelled),
             "labels come from the graph: {told}"
         );
         assert!(
