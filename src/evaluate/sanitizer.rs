@@ -70,14 +70,8 @@ impl Sanitizer {
     pub fn find(places: &Places) -> Result<Self, String> {
         let named = std::env::var_os(Observer::Sanitizer.variable()).map(Into::into);
         let found = toolchain::observer(Observer::Sanitizer, named, places)?;
-        let program = std::env::current_exe().map_err(|e| format!("this program: {e}"))?;
-        Ok(Self::new(
-            found,
-            WorkerCommand {
-                program: program.into_os_string(),
-                arguments: vec!["replay-calls".into()],
-            },
-        ))
+        let runner = WorkerCommand::replaying().map_err(|e| format!("this program: {e}"))?;
+        Ok(Self::new(found, runner))
     }
 
     /// With a given tool and runner.

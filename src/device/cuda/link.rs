@@ -36,16 +36,25 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 pub struct WorkerCommand {
     /// This program, in the product.
     pub program: OsString,
-    /// `worker`.
+    /// `worker`, or `replay-calls` where a tool watches.
     pub arguments: Vec<OsString>,
 }
 
 impl WorkerCommand {
     /// This very program with the argument `worker`.
     pub fn current() -> io::Result<Self> {
+        Self::this_program("worker")
+    }
+
+    /// This very program with the argument `replay-calls`: what a profiler or a memory checker runs.
+    pub fn replaying() -> io::Result<Self> {
+        Self::this_program("replay-calls")
+    }
+
+    fn this_program(argument: &str) -> io::Result<Self> {
         Ok(Self {
             program: std::env::current_exe()?.into_os_string(),
-            arguments: vec!["worker".into()],
+            arguments: vec![argument.into()],
         })
     }
 }

@@ -71,14 +71,8 @@ impl Profiler {
     pub fn find(places: &Places) -> Result<Self, String> {
         let named = std::env::var_os(Observer::Ncu.variable()).map(Into::into);
         let ncu = toolchain::observer(Observer::Ncu, named, places)?;
-        let program = std::env::current_exe().map_err(|e| format!("this program: {e}"))?;
-        Ok(Self::new(
-            ncu,
-            WorkerCommand {
-                program: program.into_os_string(),
-                arguments: vec!["replay-calls".into()],
-            },
-        ))
+        let runner = WorkerCommand::replaying().map_err(|e| format!("this program: {e}"))?;
+        Ok(Self::new(ncu, runner))
     }
 
     /// With a given ncu and runner.
