@@ -278,6 +278,8 @@ pub enum Builtin {
     Transpose,
     /// `a[m, k]`, `b[k, n]` → `c[m, n]`: the product, all row-major.
     Sgemm,
+    /// `a[m, k]`, `b[n, k]` → `c[m, n]`: a times the transpose of b, all row-major.
+    GemmNt,
     /// `x[n]` → `out[n]`: x ÷ (1 + e^−x).
     Silu,
     /// `x[n]` → `out[n]`: x/2 · (1 + erf(x/√2)).

@@ -37,6 +37,7 @@ impl Form {
             Builtin::ReduceSum => sum(Kind::Total),
             Builtin::Transpose => sum(Kind::Transpose),
             Builtin::Sgemm => sum(Kind::Product),
+            Builtin::GemmNt => sum(Kind::ProductNt),
             Builtin::Silu
             | Builtin::Gelu
             | Builtin::Softmax
@@ -55,6 +56,8 @@ enum Kind {
     Total,
     Transpose,
     Product,
+    /// The second factor is given transposed.
+    ProductNt,
 }
 
 /// y\[o\] = Σ over t of a·b, with the element indices of a and b given by [`Sum::operands`].
@@ -85,7 +88,16 @@ impl Sum {
                 }
                 (a.shape[1], vec![a.shape[0], b.shape[1]])
             }
-            (Kind::Total | Kind::Transpose | Kind::Product, _) => {
+            (Kind::ProductNt, [a, b]) => {
+                if a.shape.get(1) != b.shape.get(1) {
+                    return Err(format!(
+                        "{} of shape {:?} and the transpose of {} of shape {:?} have no product",
+                        a.name, a.shape, b.name, b.shape
+                    ));
+                }
+                (a.shape[1], vec![a.shape[0], b.shape[0]])
+            }
+            (Kind::Total | Kind::Transpose | Kind::Product | Kind::ProductNt, _) => {
                 return Err("the task's inputs are not the reference's".into());
             }
         };
@@ -110,6 +122,7 @@ impl Sum {
             Kind::Total => (term, None),
             Kind::Transpose => (column * (self.outputs / self.columns) + row, None),
             Kind::Product => (row * self.terms + term, Some(term * self.columns + column)),
+            Kind::ProductNt => (row * self.terms + term, Some(column * self.terms + term)),
         }
     }
 }
@@ -199,8 +212,9 @@ fn sums(sum: &Sum, seed: u64, streams: &[(Stream, DType)]) -> Result<(Elements, 
             (Elements::Sampled(indices), Values::Bits(moved))
         }
         (Kind::Product, [a, b]) if full => (Elements::All, product(sum, a, b)?),
-        (Kind::Product, [a, b]) => sampled_product(seed, sum, a, b),
-        (Kind::Total | Kind::Transpose | Kind::Product, _) => {
+        (Kind::ProductNt, [a, b]) if full => (Elements::All, product_nt(sum, a, b)?),
+        (Kind::Product | Kind::ProductNt, [a, b]) => sampled_product(seed, sum, a, b),
+        (Kind::Total | Kind::Transpose | Kind::Product | Kind::ProductNt, _) => {
             return Err("the task's inputs are not the reference's".into());
         }
     })
@@ -257,6 +271,36 @@ fn product(sum: &Sum, a: &(Stream, DType), b: &(Stream, DType)) -> Result<Values
     Ok(Values::Reals { y, scale })
 }
 
+/// A·Bᵀ: rows of A times rows of B, as both lie in memory.
+fn product_nt(sum: &Sum, a: &(Stream, DType), b: &(Stream, DType)) -> Result<Values, String> {
+    let (k, n) = (sum.terms as usize, sum.columns as usize);
+    let rows = sum.outputs / sum.columns;
+    let a = decode_all(a.1, &input(&a.0, a.1, rows * sum.terms)?);
+    let b = decode_all(b.1, &input(&b.0, b.1, sum.columns * sum.terms)?);
+    let mut y = vec![0.0; sum.outputs as usize];
+    let mut scale = vec![0.0; sum.outputs as usize];
+    y.par_chunks_mut(n)
+        .zip(scale.par_chunks_mut(n))
+        .zip(a.par_chunks(k))
+        .for_each(|((y, scale), a)| {
+            for ((y, scale), b) in y.iter_mut().zip(scale.iter_mut()).zip(b.chunks_exact(k)) {
+                (*y, *scale) = dot(a, b);
+            }
+        });
+    Ok(Values::Reals { y, scale })
+}
+
+/// Σ ab and √Σ a²b².
+fn dot(a: &[f64], b: &[f64]) -> (f64, f64) {
+    let (mut y, mut squares) = (0.0, 0.0);
+    for (a, b) in a.iter().zip(b) {
+        let term = a * b;
+        y += term;
+        squares += term * term;
+    }
+    (y, f64::sqrt(squares))
+}
+
 /// Every element where one of a few rows of A meets one of a few columns of B.
 fn sampled_product(
     seed: u64,
@@ -276,7 +320,8 @@ fn sampled_product(
         .par_iter()
         .map(|column| {
             (0..sum.terms)
-                .map(|term| read(b, term * sum.columns + column))
+                .filter_map(|term| sum.operands(*column, term).1)
+                .map(|element| read(b, element))
                 .collect()
         })
         .collect();
@@ -284,18 +329,9 @@ fn sampled_product(
         .par_iter()
         .map(|row| {
             let a: Vec<f64> = (0..sum.terms)
-                .map(|term| read(a, row * sum.terms + term))
+                .map(|term| read(a, sum.operands(row * sum.columns, term).0))
                 .collect();
-            columns_of_b
-                .iter()
-                .map(|b| {
-                    let (y, squares) = a.iter().zip(b).fold((0.0, 0.0), |(y, squares), (a, b)| {
-                        let term = a * b;
-                        (y + term, squares + term * term)
-                    });
-                    (y, f64::sqrt(squares))
-                })
-                .collect()
+            columns_of_b.iter().map(|b| dot(&a, b)).collect()
         })
         .collect();
     let (y, scale) = lines.into_iter().flatten().unzip();

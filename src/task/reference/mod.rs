@@ -115,7 +115,9 @@ impl Builtin {
         let (form, inputs, outputs): (_, &[usize], &[usize]) = match self {
             Self::ReduceSum => ("one input of 1 dimension, one output of 1", &[1], &[1]),
             Self::Transpose => ("one input of 2 dimensions, one output of 2", &[2], &[2]),
-            Self::Sgemm => ("two inputs of 2 dimensions, one output of 2", &[2, 2], &[2]),
+            Self::Sgemm | Self::GemmNt => {
+                ("two inputs of 2 dimensions, one output of 2", &[2, 2], &[2])
+            }
             Self::Silu | Self::Gelu => ("one input of 1 dimension, one output of 1", &[1], &[1]),
             Self::Softmax | Self::Stencil5pt => {
                 ("one input of 2 dimensions, one output of 2", &[2], &[2])

@@ -119,7 +119,8 @@ impl Pieces {
                 | Builtin::Conv2d3x3
                 | Builtin::ReduceSum
                 | Builtin::Transpose
-                | Builtin::Sgemm,
+                | Builtin::Sgemm
+                | Builtin::GemmNt,
                 _,
             ) => {
                 return Err(format!(
