@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use warptree::device::cuda::protocol::{
-    self, Algorithm, Checked, Frame, Prepared, Product, ProtocolError, Ready, Reply, Request, Stage,
+    self, Algorithm, Checked, Frame, Left, Prepared, Product, ProtocolError, Ready, Reply, Request,
+    Stage,
 };
 use warptree::device::cuda::timing::{Outcome, Rule};
 use warptree::device::cuda::{
@@ -530,6 +531,11 @@ fn timing_frames(bench: &Bench, calls: usize, blocks: &[Vec<f64>]) {
     let checked = Checked {
         unsteady: vec!["c".to_owned()],
         violations: Vec::new(),
+        left: vec![Left {
+            output: "c".to_owned(),
+            bytes: vec![1, 2],
+        }],
+        nanos: vec![1010.0, 990.0, 1000.0],
     };
     frames.extend(encode(&Reply::Finished(vec![checked; calls])));
     bench.file("timing", &frames);
@@ -559,6 +565,8 @@ fn a_time_is_the_median_of_its_raw_samples() {
     assert_eq!(samples, first, "the warm-up is not among them");
     assert_eq!(gpu, "Fake GPU");
     assert_eq!(timed.unsteady, ["c"], "what the checks found is handed on");
+    assert_eq!(timed.left, [("c".to_owned(), vec![1, 2])]);
+    assert_eq!(timed.afterwards.map(|ns| ns.get()), Some(1000.0));
     let notes = timed.notes.join("\n");
     assert!(
         notes.contains("8 replays of 100 calls over 4 rotated sets"),

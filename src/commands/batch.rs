@@ -14,6 +14,7 @@ use super::judge::{self, Judge, Over, Wanted};
 use super::{Exit, answer, note, search, session};
 use crate::cli::{BatchArgs, Global, Shard};
 use crate::driver::{Ended, Item, batch};
+use crate::evaluate::Stages;
 use crate::report::Story;
 use crate::search::StopRules;
 use crate::source::{Point, Source};
@@ -33,6 +34,8 @@ struct Summary {
     seconds: f64,
     /// Settings a second.
     rate: f64,
+    /// Wall seconds by stage, all threads together; a stage that needs the device includes the wait for it.
+    stages: Vec<(&'static str, f64)>,
 }
 
 pub(super) fn run(args: &BatchArgs, global: &Global) -> anyhow::Result<Exit> {
@@ -94,7 +97,7 @@ pub(super) fn run(args: &BatchArgs, global: &Global) -> anyhow::Result<Exit> {
         |line| counter.hear(line),
     )?;
     drop(run);
-    let summary = counter.summary();
+    let summary = counter.summary(&judge.stages);
     let story = Story::read(&StoredRun::open(&args.out)?, 5)?;
     answer(global.json, text(&summary, &story), &summary)?;
     Ok(match ended {
@@ -224,7 +227,7 @@ impl Counter {
         }
     }
 
-    fn summary(&self) -> Summary {
+    fn summary(&self, stages: &Stages) -> Summary {
         self.bar.finish_and_clear();
         let seconds = self.started.elapsed().as_secs_f64();
         Summary {
@@ -232,6 +235,11 @@ impl Counter {
             endings: self.endings.clone(),
             seconds,
             rate: self.judged as f64 / seconds.max(1e-9),
+            stages: stages
+                .spent()
+                .into_iter()
+                .map(|(stage, took)| (stage.word(), took.as_secs_f64()))
+                .collect(),
         }
     }
 }
@@ -249,6 +257,17 @@ fn text(summary: &Summary, story: &Story) -> String {
         summary.rate,
         endings.join(", ")
     );
+    if !summary.stages.is_empty() {
+        let stages: Vec<String> = summary
+            .stages
+            .iter()
+            .map(|(stage, seconds)| format!("{stage} {seconds:.1} s"))
+            .collect();
+        text.push_str(&format!(
+            "  stages, all threads, waits for the device included: {}\n",
+            stages.join(", ")
+        ));
+    }
     for ranked in &story.top {
         text.push_str(&format!(
             "  {:>11}  {}: {}\n",

@@ -14,7 +14,7 @@ use crate::device::cuda::{self, CudaPool, WorkerCommand};
 use crate::device::{Device, Gpu, SimDevice};
 use crate::evaluate::observe::Observers;
 use crate::evaluate::recorded::{self, Recorded, Trace};
-use crate::evaluate::{self, Cached, Evaluator, Pipeline};
+use crate::evaluate::{self, Cached, Evaluator, Pipeline, Stages};
 use crate::store::{BaselineTime, Event, RunGraph, StoredRun};
 use crate::task::{Catalogue, Task};
 use crate::toolchain::{self, Network, Places};
@@ -115,6 +115,8 @@ pub(super) struct Judge {
     pub(super) baseline: Option<BaselineTime>,
     /// The task's baselines, where they were measured.
     pub(super) baselines: Option<Baselines>,
+    /// Where the time of judging goes; a table takes none.
+    pub(super) stages: Arc<Stages>,
 }
 
 /// What speedups are to be over.
@@ -180,6 +182,7 @@ pub(super) fn open(wanted: Wanted<'_>, global: &Global) -> anyhow::Result<Judge>
         digest: task.digest,
         sources: sources(&task),
         task: Some(task),
+        stages: pipeline.stages(),
         evaluator: Box::new(Cached::new(pipeline)),
         times: if simulated { "estimated" } else { "measured" },
         device: label,
@@ -344,6 +347,7 @@ fn open_table(task: &str, path: &Path, global: &Global) -> anyhow::Result<Judge>
         assembler: None,
         baseline: None,
         baselines: None,
+        stages: Arc::default(),
     })
 }
 
@@ -395,6 +399,7 @@ fn open_trace(task: &str, path: &Path, global: &Global) -> anyhow::Result<Judge>
         baseline: config.baseline.clone(),
         baselines: config.baselines.clone(),
         task: Some(task),
+        stages: Arc::default(),
     })
 }
 

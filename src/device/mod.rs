@@ -241,6 +241,11 @@ pub struct Timed {
     pub unsteady: Vec<String>,
     /// Read-only buffers that timed calls changed, and guard zones they hit, in words.
     pub violations: Vec<String>,
+    /// What unsteady outputs held that timed calls made from the job's own inputs: whole, or the elements that
+    /// the job samples.
+    pub left: Vec<(String, Vec<u8>)>,
+    /// The time of the same calls afterwards, on inputs that none of them had seen.
+    pub afterwards: Option<Nanos>,
     /// How it was timed, in words, for the certificate.
     pub notes: Vec<String>,
 }

@@ -429,6 +429,8 @@ impl SimDevice {
             floor: Nanos::new(floor * 1e9),
             unsteady: Vec::new(),
             violations: Vec::new(),
+            left: Vec::new(),
+            afterwards: None,
             notes,
         })))
     }

@@ -6,7 +6,7 @@ use crate::ptx::{ModuleState, ModuleVariable};
 use crate::source::DType;
 use crate::task::{MathMode, Role, Task, Work};
 use crate::units::{Bytes, Flops, Nanos};
-use crate::verdict::{Diagnosis, TargetShare};
+use crate::verdict::{Diagnosis, Mismatch, TargetShare};
 
 /// A time below this share of the floor is impossible; the rest is the timer's uncertainty.
 const FLOOR_BAND: f64 = 0.98;
@@ -20,8 +20,15 @@ const SAME_WORK: f64 = 0.99;
 /// Below this share of its inputs a call did not read them; the rest is what a flush may leave behind.
 const READ_BAND: f64 = 0.95;
 
+/// Calls that take this much longer on unseen inputs saved work on those seen; the rest is caches that hold
+/// something else.
+const REMEMBERED: f64 = 1.25;
+
 /// Fewer bytes drown in what the profiler itself leaves in the caches.
 const LEAST_COUNTED: Bytes = Bytes(1 << 20);
+
+/// An output that a timed call left, compared with the reference.
+pub type Compared = (String, Result<(), Mismatch>);
 
 /// The answer of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -205,8 +212,17 @@ fn compulsory(work: &Work, gpu: &Gpu) -> u64 {
 }
 
 /// Timed calls whose outputs differ from an untimed call's did not do the same work, unless the task lets
-/// those outputs (`nondeterministic`) differ between repeats.
-pub fn steady(unsteady: &[String], nondeterministic: &[String]) -> Finding {
+/// those outputs (`nondeterministic`) differ between repeats; then what they held must be right.
+pub fn steady(unsteady: &[String], nondeterministic: &[String], compared: &[Compared]) -> Finding {
+    let wrong = compared
+        .iter()
+        .find_map(|(_, judged)| judged.as_ref().err());
+    if let Some(mismatch) = wrong {
+        return Finding::Void(format!(
+            "`{}` of timed calls is wrong in {} of {} elements",
+            mismatch.output, mismatch.wrong, mismatch.checked
+        ));
+    }
     let (excused, guilty): (Vec<&String>, Vec<&String>) = unsteady
         .iter()
         .partition(|output| nondeterministic.contains(output));
@@ -222,13 +238,38 @@ pub fn steady(unsteady: &[String], nondeterministic: &[String]) -> Finding {
             "outputs of timed calls are not those of an untimed one: {}",
             list(guilty)
         ))
-    } else if !excused.is_empty() {
+    } else if excused
+        .iter()
+        .any(|name| !compared.iter().any(|(output, _)| output == *name))
+    {
         Finding::NotChecked(format!(
             "outputs of timed calls that may differ between repeats: {}",
             list(excused)
         ))
+    } else if !excused.is_empty() {
+        Finding::Passed(format!(
+            "outputs of timed calls that differ between repeats, within tolerance: {}",
+            list(excused)
+        ))
     } else {
         Finding::Passed("timing saw no output differ from an untimed call's".to_owned())
+    }
+}
+
+/// Calls on inputs that no timed call saw take as long, unless the timed ones remembered something.
+pub fn forgetful(time: Nanos, afterwards: Option<Nanos>) -> Finding {
+    let Some(afterwards) = afterwards else {
+        return Finding::NotChecked("time on inputs that come only afterwards".to_owned());
+    };
+    let ratio = afterwards.get() / time.get();
+    if ratio > REMEMBERED {
+        Finding::Void(format!(
+            "on inputs that no timed call saw, a call takes {afterwards}, {ratio:.2}× its time: it remembers"
+        ))
+    } else {
+        Finding::Passed(format!(
+            "time on inputs that come only afterwards: {ratio:.2}× of {time}"
+        ))
     }
 }
 
@@ -715,11 +756,33 @@ mod tests {
     #[test]
     fn timed_calls_that_write_something_else_are_void() {
         let out = ["out".to_owned()];
-        assert!(void(&steady(&out, &[])));
-        assert!(!void(&steady(&out, &out)));
-        assert!(!void(&steady(&[], &[])));
+        assert!(void(&steady(&out, &[], &[])));
+        assert!(matches!(
+            steady(&out, &out, &[]),
+            Finding::NotChecked(text) if text.contains("out")
+        ));
+        assert!(matches!(steady(&[], &[], &[]), Finding::Passed(_)));
+        let right = [("out".to_owned(), Ok(()))];
+        assert!(matches!(steady(&out, &out, &right), Finding::Passed(_)));
+        let wrong = Mismatch {
+            output: "out".to_owned(),
+            wrong: 1,
+            checked: 1,
+            case: "bench".to_owned(),
+            first: Vec::new(),
+            pattern: None,
+        };
+        assert!(void(&steady(&out, &out, &[("out".to_owned(), Err(wrong))])));
         assert!(void(&timed_memory(&["`x` was modified".to_owned()])));
         assert!(void(&device_floor(ns(90.0), Some(ns(100.0)))));
         assert!(!void(&device_floor(ns(99.0), Some(ns(100.0)))));
+    }
+
+    #[test]
+    fn calls_that_remember_are_slower_on_what_they_never_saw() {
+        assert!(void(&forgetful(ns(100.0), Some(ns(130.0)))));
+        assert!(!void(&forgetful(ns(100.0), Some(ns(110.0)))));
+        assert!(!void(&forgetful(ns(100.0), Some(ns(90.0)))));
+        assert!(matches!(forgetful(ns(100.0), None), Finding::NotChecked(_)));
     }
 }

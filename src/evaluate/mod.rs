@@ -13,12 +13,14 @@ pub mod ptxas;
 pub mod ptxas_output;
 pub mod recorded;
 pub mod sanitizer;
+mod stages;
 pub mod verify;
 
 use std::sync::Arc;
 
 pub use cache::{Cached, Keyed};
 pub use pipeline::{Aim, Pipeline, Settings};
+pub use stages::{Stage, Stages};
 
 use crate::device::RigError;
 use crate::source::{Point, Source};

@@ -11,6 +11,7 @@ use super::audit::{self, Audited, Finding, Floor, Target, TargetCounts};
 use super::cache::Keyed;
 use super::observe::{Checked, Observers};
 use super::ptxas::{Assembler, Cubin, in_source};
+use super::stages::{Stage, Stages};
 use super::verify::{self, Counts, Depth, Subject, Verified, Verifier};
 use super::{Evaluation, Evaluator, Kernel, baseline, limits};
 use crate::device::{Buffer, Contents, Device, Gpu, Job, RigError, Timed, Timing};
@@ -27,7 +28,7 @@ use crate::verdict::{
 };
 
 /// Raised whenever the same candidate could get another verdict: part of every cache key.
-const JUDGE_VERSION: u32 = 3;
+const JUDGE_VERSION: u32 = 4;
 
 /// What a pipeline is made of.
 pub struct Settings {
@@ -65,6 +66,7 @@ pub struct Pipeline {
     baselines: OnceLock<Baselines>,
     baseline_options: baseline::Options,
     observers: Option<Observers>,
+    stages: Arc<Stages>,
 }
 
 /// What an evaluation is for.
@@ -120,6 +122,7 @@ impl Pipeline {
             baselines: OnceLock::new(),
             baseline_options: baseline::Options::default(),
             observers: None,
+            stages: Arc::default(),
         })
     }
 
@@ -149,6 +152,11 @@ impl Pipeline {
     /// Who judges outputs.
     pub(super) fn verifier(&self) -> &Verifier {
         &self.verifier
+    }
+
+    /// Where the time of judging went so far.
+    pub fn stages(&self) -> Arc<Stages> {
+        Arc::clone(&self.stages)
     }
 
     /// Index of the timed size among the task's.
@@ -254,15 +262,20 @@ impl Pipeline {
         aim: Aim,
     ) -> Result<(Verdict, Option<Kernel>), RigError> {
         let source_line = |line| candidate.source_line(line);
-        let front = match self.front(candidate, &source_line) {
+        let front = self
+            .stages
+            .during(Stage::Front, || self.front(candidate, &source_line));
+        let front = match front {
             Ok(front) => front,
             Err(verdict) => return Ok((*verdict, None)),
         };
-        let options = &self.settings.ptxas_options;
-        let assembly =
-            self.settings
+        let settings = &self.settings;
+        let assembly = self.stages.during(Stage::Assemble, || {
+            let options = &settings.ptxas_options;
+            settings
                 .assembler
-                .assemble(&candidate.ptx, self.settings.arch, options)?;
+                .assemble(&candidate.ptx, settings.arch, options)
+        })?;
         let cubin = match assembly.into_cubin(source_line) {
             Ok(cubin) => cubin,
             Err(verdict) => return Ok((*verdict, None)),
@@ -436,7 +449,10 @@ impl Pipeline {
             Aim::Claim if !self.settings.deterministic => Depth::Claim,
             Aim::Claim => Depth::Full,
         };
-        let mut verified = match self.verifier.verify_to(depth, device, &subject)? {
+        let verified = self.stages.during(Stage::Verify, || {
+            self.verifier.verify_to(depth, device, &subject)
+        })?;
+        let mut verified = match verified {
             Verified::Passed(evidence) => evidence,
             Verified::Failed(verdict) => return Ok(*verdict),
         };
@@ -447,22 +463,26 @@ impl Pipeline {
         }
         let sanitised = match (aim, &self.observers) {
             (Aim::Claim, Some(observers)) => {
-                match self.sanitised(observers, front, cubin, source_line)? {
+                let sanitised = self.stages.during(Stage::Observe, || {
+                    self.sanitised(observers, front, cubin, source_line)
+                })?;
+                match sanitised {
                     Ok(checked) => Some(checked),
                     Err(verdict) => return Ok(*verdict),
                 }
             }
             (Aim::Claim, None) | (Aim::Search | Aim::Variant, _) => None,
         };
+        let sampled = self.verifier.sampled(device, self.headline)?;
         let job = Job {
             module: &front.module,
             cubin: subject.cubin,
             registers: &registers,
             plan: &front.plans[self.headline],
             buffers: &self.timed_buffers,
-            sampled: &[],
+            sampled: &sampled,
         };
-        let timed = match device.time(&job)? {
+        let timed = match self.stages.during(Stage::Time, || device.time(&job))? {
             Timing::Timed(timed) => timed,
             Timing::Faulted(diagnostics) => {
                 let diagnostics = mapped(diagnostics, source_line);
@@ -475,7 +495,10 @@ impl Pipeline {
             Timing::Refused(message) => return Ok(Verdict::OverLimits { message }),
         };
         let mut timed = *timed;
-        let unprofiled = match self.profiled(aim, front, cubin, &job, &timed)? {
+        let profiled = self.stages.during(Stage::Observe, || {
+            self.profiled(aim, front, cubin, &job, &timed)
+        })?;
+        let unprofiled = match profiled {
             Ok((diagnosis, missing)) => {
                 timed.diagnosis = Some(diagnosis);
                 missing
@@ -542,7 +565,7 @@ impl Pipeline {
         let about = self.settings.device.about();
         let time = timed.time.nanos();
         let (share, targets) = self.target_instructions(&verified.counts, &timed)?;
-        let mut audited = self.audit(&verified, &timed);
+        let mut audited = self.audit(&verified, &timed)?;
         let state = ptx::module_state(&front.module);
         audited.add(audit::module_state(&state, source_line));
         audited.add(targets);
@@ -661,7 +684,7 @@ impl Pipeline {
         Ok(audit::target_instructions(&names, &counted))
     }
 
-    fn audit(&self, verified: &verify::Evidence, timed: &Timed) -> Audited {
+    fn audit(&self, verified: &verify::Evidence, timed: &Timed) -> Result<Audited, RigError> {
         let mut audited = Audited::default();
         let time = timed.time.nanos();
         match &timed.time {
@@ -683,14 +706,16 @@ impl Pipeline {
                 audited.add(audit::steady(
                     &timed.unsteady,
                     &self.settings.task.nondeterministic,
+                    &self.compared(timed)?,
                 ));
+                audited.add(audit::forgetful(time, timed.afterwards));
                 audited.add(audit::timed_memory(&timed.violations));
             }
         }
         let profile = timed.diagnosis.as_ref();
         if let Some((profile, hardware)) = profile.and_then(|p| Some((p, p.hardware.as_ref()?))) {
             self.audit_profile(&mut audited, profile, hardware.dram_read);
-            return audited;
+            return Ok(audited);
         }
         let allowed = audit::allowed_tensor_types(&self.settings.task);
         if verified.counts.is_empty() {
@@ -716,7 +741,20 @@ impl Pipeline {
             let at = counts[0].problem.size.to_string();
             tell(&mut audited, nth, audit::distribution(&by_case, &at));
         }
-        audited
+        Ok(audited)
+    }
+
+    /// What timed calls left in outputs that may differ between repeats, against the reference.
+    fn compared(&self, timed: &Timed) -> Result<Vec<audit::Compared>, RigError> {
+        let device = &*self.settings.device;
+        let mut compared = Vec::with_capacity(timed.left.len());
+        for (output, bytes) in &timed.left {
+            let judged = self
+                .verifier
+                .judge_left(device, self.headline, output, bytes)?;
+            compared.extend(judged.map(|judged| (output.clone(), judged)));
+        }
+        Ok(compared)
     }
 
     /// The device's evidence about the source, and where the time stands on the roofline.

@@ -166,6 +166,47 @@ impl Verifier {
         Ok(Ok(()))
     }
 
+    /// Outputs of a size of which the reference knows only some elements, for a device that runs that size.
+    pub fn sampled(&self, device: &dyn Device, at: usize) -> Result<Vec<Sampled>, RigError> {
+        Ok(match self.timed(device, at)? {
+            Some(prepared) => prepared.sampled.clone(),
+            None => Vec::new(),
+        })
+    }
+
+    /// Whether an output of a timed call on a size's first input case is right: `bytes` is all of it, or the
+    /// elements that [`Verifier::sampled`] names. `None`: the reference does not know.
+    pub fn judge_left(
+        &self,
+        device: &dyn Device,
+        at: usize,
+        output: &str,
+        bytes: &[u8],
+    ) -> Result<Option<Result<(), Mismatch>>, RigError> {
+        let Some(prepared) = self.timed(device, at)? else {
+            return Ok(None);
+        };
+        let expected = prepared.expected.iter().find(|e| e.output == output);
+        Ok(expected.map(|expected| {
+            let got = match expected.elements {
+                Elements::All => Got::Whole(bytes),
+                Elements::Sampled(_) => Got::Known(bytes),
+            };
+            compare(&prepared.problem, expected, got, Poison::Finite)
+        }))
+    }
+
+    /// The first input case of a size that the device and the reference run.
+    fn timed(&self, device: &dyn Device, at: usize) -> Result<Option<Arc<Prepared>>, RigError> {
+        let (size, case) = (&self.task.sizes[at], self.task.cases[0]);
+        let problem = self.problem(size, case)?;
+        let bytes: u64 = problem.buffers.iter().map(|buffer| buffer.bytes.0).sum();
+        if !device.about().runs_timed_size || bytes > self.largest(device).0 {
+            return Ok(None);
+        }
+        self.prepare(device, (at, 0), size, case).map(Some)
+    }
+
     /// Smoke sizes, then edge sizes, then (where the device runs it) the timed size; the cheapest first.
     pub fn verify_to(
         &self,

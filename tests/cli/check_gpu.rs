@@ -76,6 +76,8 @@ impl Device for Pretended {
             floor: None,
             unsteady: Vec::new(),
             violations: Vec::new(),
+            left: Vec::new(),
+            afterwards: None,
             notes: Vec::new(),
         })))
     }

@@ -130,6 +130,8 @@ fn timed(ns: f64) -> Timing {
         floor: None,
         unsteady: Vec::new(),
         violations: Vec::new(),
+        left: Vec::new(),
+        afterwards: None,
         notes: Vec::new(),
     }))
 }

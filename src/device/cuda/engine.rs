@@ -1,6 +1,7 @@
 //! The worker's hands: uploads, and calls that run once with every check around them.
 //! It speaks of regions, launches and errors, and judges no number that a kernel wrote.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 
 use super::digest::digest;
@@ -19,6 +20,9 @@ const PROBE_NANOS: u64 = 100_000;
 /// Blocks and threads of the digest kernel, per SM and per block.
 const DIGEST_BLOCKS: u32 = 8;
 const DIGEST_THREADS: u32 = 256;
+
+/// The largest output that is handed back whole after a timing.
+const LARGEST_LEFT: u64 = 256 << 10;
 
 /// What a known-good kernel is run on.
 const CANARY_BYTES: usize = 4099;
@@ -337,6 +341,40 @@ impl Engine {
         }
     }
 
+    /// What an output holds: all of it where it is small, the elements asked for where it is sampled, `None`
+    /// where it is neither.
+    pub fn values(
+        &mut self,
+        call: &Call,
+        held: &[Held],
+        at: usize,
+    ) -> Result<Option<Vec<u8>>, Trouble> {
+        let (Some(region), Some(Held::Own(own))) = (call.regions.get(at), held.get(at)) else {
+            return Ok(None);
+        };
+        let whole = (own.address(), own.bytes());
+        let sample = call
+            .samples
+            .iter()
+            .find(|sample| sample.region as usize == at);
+        let gathered = match sample {
+            Some(sample) => Some(self.gather(region, whole, sample)?.0),
+            None if whole.1 > LARGEST_LEFT => return Ok(None),
+            None => None,
+        };
+        let (from, count) = match &gathered {
+            Some(region) => (region.address(), region.bytes()),
+            None => whole,
+        };
+        let mut bytes = vec![0; count as usize];
+        let read = self.cuda.download(from, &mut bytes);
+        if let Some(region) = gathered {
+            self.memory.give(region);
+        }
+        read?;
+        Ok(Some(bytes))
+    }
+
     fn gather(
         &mut self,
         region: &protocol::Region,
@@ -538,7 +576,7 @@ impl Engine {
         &self,
         call: &Call,
         code: &'c Code,
-        held: &[Held],
+        held: &[impl Borrow<Held>],
         index: u8,
     ) -> Result<Vec<Step<'c>>, Trouble> {
         match (code, &call.product) {
@@ -554,7 +592,7 @@ impl Engine {
         &self,
         described: &'c Described,
         planned: &Planned,
-        held: &[Held],
+        held: &[impl Borrow<Held>],
     ) -> Result<Step<'c>, Trouble> {
         let [a, b, c] = planned.regions;
         Ok(Step::Product {
@@ -572,8 +610,8 @@ impl Engine {
         })
     }
 
-    fn address(&self, held: &[Held], region: u32) -> Result<Address, Trouble> {
-        match held.get(region as usize) {
+    fn address(&self, held: &[impl Borrow<Held>], region: u32) -> Result<Address, Trouble> {
+        match held.get(region as usize).map(Borrow::borrow) {
             Some(Held::Own(region)) => Ok(region.address()),
             Some(Held::Shared(slot)) => Ok(self.slot_at(*slot)?.0),
             None => Err(Trouble::Failed(format!("there is no region {region}"))),
@@ -584,7 +622,7 @@ impl Engine {
         &self,
         call: &Call,
         module: &'m Module,
-        held: &[Held],
+        held: &[impl Borrow<Held>],
         index: u8,
     ) -> Result<Vec<Step<'m>>, Trouble> {
         let address = |region: u32| self.address(held, region);
@@ -597,11 +635,11 @@ impl Engine {
         &self,
         call: &Call,
         steps: &[Step<'_>],
-        held: &[Held],
+        held: &[impl Borrow<Held>],
         index: u8,
     ) -> Result<(), Trouble> {
         for (region, held) in call.regions.iter().zip(held) {
-            if let (Role::Workspace { zero: true }, Held::Own(own)) = (region.role, held) {
+            if let (Role::Workspace { zero: true }, Held::Own(own)) = (region.role, held.borrow()) {
                 self.cuda
                     .fill(own.address(), 0, region.bytes)
                     .map_err(|e| ran(index, e))?;

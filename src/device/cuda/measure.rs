@@ -6,8 +6,7 @@ use std::time::Duration;
 use super::conversation::{Conversation, slack, unexpected};
 use super::protocol::{Checked, Prepared, Replay, Reply, Request};
 use super::timing::{
-    self, Estimate, GATE_PAIRS, Outcome, Rule, clock_spread, estimate, judge, log_ratios, median,
-    settled,
+    self, Estimate, GATE_PAIRS, Outcome, Rule, clock_spread, estimate, judge, log_ratios, settled,
 };
 use super::{Call, CudaDevice, State, Stop, Stopped, Subject};
 use crate::device::{Device, Ended, RigError, Timed, Timing};
@@ -294,7 +293,7 @@ impl CudaDevice {
             let clock_mhz = std::mem::take(&mut timer.clock_mhz);
             let mut checked = timer.finish()?;
             let checked = checked.pop().unwrap_or_default();
-            let median = median(&samples)
+            let median = timing::median(&samples)
                 .and_then(Nanos::new)
                 .ok_or_else(|| Stop::Rig("the GPU's clock read no time".to_owned()))?;
             Ok(Timed {
@@ -308,6 +307,12 @@ impl CudaDevice {
                 floor: None,
                 unsteady: checked.unsteady,
                 violations: checked.violations,
+                afterwards: timing::median(&checked.nanos).and_then(Nanos::new),
+                left: checked
+                    .left
+                    .into_iter()
+                    .map(|left| (left.output, left.bytes))
+                    .collect(),
             })
         })?;
         Ok(match done {
@@ -442,12 +447,12 @@ fn notes(
             prepared.sets,
             Bytes(prepared.rotated_bytes)
         ),
-        "outputs of timed calls equal untimed ones by hash, also on inputs exchanged afterwards, unless \
+        "outputs of timed calls equal untimed ones by hash, also on inputs that come only afterwards, unless \
          told otherwise"
             .to_owned(),
     ];
     let readings: Vec<f64> = clock_mhz.iter().flat_map(|&(a, b)| [a, b]).collect();
-    if let (Some(clock), Some(spread)) = (median(&readings), clock_spread(clock_mhz)) {
+    if let (Some(clock), Some(spread)) = (timing::median(&readings), clock_spread(clock_mhz)) {
         notes.push(format!(
             "SM clock {clock:.0} MHz, within {:.1} %",
             spread * 100.0

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::device::{Gpu, Whole};
 
 /// Raised whenever a message changes; both sides must agree.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The largest message: a cubin and its launches.
 pub const MAX_MESSAGE: usize = 64 << 20;
@@ -396,12 +396,25 @@ pub struct Prepared {
 }
 
 /// What the checks after a timing found.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Checked {
     /// Outputs of timed calls that are not those of an untimed call on the same inputs, by name.
     pub unsteady: Vec<String>,
     /// Read-only regions that changed and guard zones that were hit, in words.
     pub violations: Vec<String>,
+    /// What an unsteady output held that was made from the uploaded inputs: where it is small, or sampled.
+    pub left: Vec<Left>,
+    /// Nanoseconds per call of each graph on inputs that no timed call saw.
+    pub nanos: Vec<f64>,
+}
+
+/// What a timed call left in an output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// Its name.
+    pub output: String,
+    /// All of it, or the elements that are sampled.
+    pub bytes: Vec<u8>,
 }
 
 /// A frame that was read.

@@ -1,12 +1,16 @@
 //! The worker's timing: one or two calls made ready as graphs over rotated sets, and replays of them.
 //! It measures and checks; which replays to run and what the times mean is the parent's to say.
+//!
+//! From walk to walk the outputs and workspaces meet other inputs: what an earlier call left there never fits,
+//! so a kernel that trusts it is wrong. After the timing the same graphs run once more, timed, on inputs that
+//! no timed call saw: what only remembers is then slow.
 
 use std::time::Instant;
 
 use super::driver::{Event, Graph};
 use super::engine::{Announce, Code, Engine, Held, Trouble, ran};
 use super::memory::Memory;
-use super::protocol::{Call, Checked, Prepared, Replay, Role, Stage};
+use super::protocol::{Call, Checked, Left, Prepared, Replay, Role, Stage};
 
 /// Most kernel and fill nodes in one graph.
 const MAX_NODES: u32 = 1024;
@@ -15,7 +19,11 @@ const MAX_NODES: u32 = 1024;
 const ROUGH_CALLS: u32 = 3;
 
 /// A walk round all sets takes no longer than about this.
-const WALK_NS: f64 = 200e6;
+const WALK_NS: f64 = 100e6;
+
+/// Fewest sets where a call is quick enough and memory allows: with two, an output would be written again
+/// right after it was written.
+const LEAST_SETS: u32 = 3;
 
 /// What outputs hold before the replay that checks them: another pattern than before.
 const SECOND_POISON: u8 = 0xa5;
@@ -32,15 +40,85 @@ pub struct Session {
 
 /// A call made ready. Graphs go before the code that they launch.
 struct Ready {
-    graphs: Vec<Graph>,
+    walks: Vec<Walk>,
     next: usize,
     sets: Vec<Vec<Held>>,
-    /// Per set: digests of the outputs of an untimed call.
-    expected: Vec<Vec<Option<u64>>>,
-    inputs: Vec<Vec<Option<u64>>>,
+    /// Contents of the inputs by number: those of the timed calls, one a set, then as many that only the check
+    /// shows.
+    contents: Vec<Known>,
+    /// The set whose inputs each set's outputs were made from last.
+    left: Vec<usize>,
     prepared: Prepared,
     call: Call,
     _code: Code,
+}
+
+/// Part of a walk round all sets, or some whole walks.
+struct Walk {
+    graph: Graph,
+    /// Its calls: the set that inputs come from, and the one that outputs go to.
+    pairs: Vec<(usize, usize)>,
+}
+
+/// Digests by region of some contents: of the inputs, and of the outputs that an untimed call made of them.
+struct Known {
+    inputs: Vec<Option<u64>>,
+    outputs: Vec<Option<u64>>,
+}
+
+impl Ready {
+    /// Queues the next graph in turn.
+    fn replay(&mut self, engine: &Engine, index: u8) -> Result<(), Trouble> {
+        let walk = &self.walks[self.next];
+        self.next = (self.next + 1) % self.walks.len();
+        for &(from, to) in &walk.pairs {
+            self.left[to] = from;
+        }
+        engine.cuda.replay(&walk.graph).map_err(|e| ran(index, e))
+    }
+
+    /// Adds what the latest calls left, where the inputs' contents are those from `first` on.
+    fn compare(
+        &self,
+        engine: &mut Engine,
+        first: usize,
+        checked: &mut Checked,
+    ) -> Result<(), Trouble> {
+        let call = &self.call;
+        for (set, held) in self.sets.iter().enumerate() {
+            let made_from = first + self.left[set];
+            let found = engine.output_digests(call, held)?;
+            let wanted = &self.contents[made_from].outputs;
+            for (at, region) in call.regions.iter().enumerate() {
+                if found[at] == wanted[at] {
+                    continue;
+                }
+                if !checked.unsteady.contains(&region.name) {
+                    checked.unsteady.push(region.name.clone());
+                }
+                // The reference knows these inputs: they are the uploaded ones, not moved round.
+                if made_from == 0
+                    && let Some(bytes) = engine.values(call, held, at)?
+                {
+                    checked.left.push(Left {
+                        output: region.name.clone(),
+                        bytes,
+                    });
+                }
+            }
+            let inputs = engine.input_digests(call, held)?;
+            let known = &self.contents[first + set].inputs;
+            for (region, (found, before)) in call.regions.iter().zip(inputs.iter().zip(known)) {
+                if found != before {
+                    checked
+                        .violations
+                        .push(format!("`{}` is read only and was modified", region.name));
+                }
+            }
+            checked.violations.extend(engine.intrusions(call, held)?);
+        }
+        Ok(())
+    }
 }
 
 impl Session {
@@ -88,82 +166,42 @@ impl Session {
                 .calls
                 .get_mut(usize::from(index))
                 .ok_or_else(|| Trouble::Failed(format!("there is no call {index} to replay")))?;
-            let graph = &ready.graphs[ready.next];
-            ready.next = (ready.next + 1) % ready.graphs.len();
-            let cuda = &engine.cuda;
-            cuda.record(&self.start).map_err(|e| ran(index, e))?;
-            cuda.replay(graph).map_err(|e| ran(index, e))?;
-            cuda.record(&self.end).map_err(|e| ran(index, e))?;
-            cuda.synchronize().map_err(|e| ran(index, e))?;
-            let elapsed = cuda.elapsed(&self.start, &self.end)?;
-            nanos.push(elapsed / f64::from(ready.prepared.calls));
+            nanos.push(timed(engine, ready, index, &self.start, &self.end)?);
         }
         let after = engine.clock_mhz()?;
         Ok((nanos, (before, after)))
     }
 
-    /// Checks what the timed calls left; then gives the sets each other's inputs and poisons the outputs,
-    /// replays the very same graphs, and checks again: a kernel that kept results from earlier calls fails.
+    /// Checks what the timed calls left; then gives all sets inputs that they never held and poisons the
+    /// outputs, replays and times the very same graphs, and checks again: a kernel that kept results from
+    /// earlier calls fails, or takes longer.
     pub fn check(
         &mut self,
         engine: &mut Engine,
         announce: Announce<'_>,
     ) -> Result<Vec<Checked>, Trouble> {
         let mut all = Vec::with_capacity(self.calls.len());
-        for (index, ready) in (0u8..).zip(&self.calls) {
-            let call = &ready.call;
-            let mut unsteady = vec![false; call.regions.len()];
-            let mut violations = Vec::new();
-            let mut compare = |engine: &Engine, rotate: usize| -> Result<(), Trouble> {
-                for (set, held) in ready.sets.iter().enumerate() {
-                    let as_set = (set + rotate) % ready.sets.len();
-                    let found = engine.output_digests(call, held)?;
-                    for (i, found) in found.iter().enumerate() {
-                        unsteady[i] |= *found != ready.expected[as_set][i];
-                    }
-                    let inputs = engine.input_digests(call, held)?;
-                    for (region, (found, before)) in call
-                        .regions
-                        .iter()
-                        .zip(inputs.iter().zip(&ready.inputs[as_set]))
-                    {
-                        if found != before {
-                            violations
-                                .push(format!("`{}` is read only and was modified", region.name));
-                        }
-                    }
-                    violations.extend(engine.intrusions(call, held)?);
-                }
-                Ok(())
-            };
-            compare(engine, 0)?;
+        for (index, ready) in (0u8..).zip(&mut self.calls) {
+            let mut checked = Checked::default();
+            ready.compare(engine, 0, &mut checked)?;
+            let first = ready.sets.len();
             for (set, held) in ready.sets.iter().enumerate() {
-                let other = (set + 1) % ready.sets.len();
-                engine.fill(call, held, other as u32, Some(SECOND_POISON))?;
+                engine.fill(&ready.call, held, (first + set) as u32, Some(SECOND_POISON))?;
             }
             engine.cuda.synchronize()?;
-            for graph in &ready.graphs {
+            for _ in 0..ready.walks.len() {
                 announce(Stage::Launching {
                     call: index,
                     expected_ns: ready.prepared.rough_ns * f64::from(ready.prepared.calls),
                 })?;
-                engine.cuda.replay(graph).map_err(|e| ran(index, e))?;
-                engine.cuda.synchronize().map_err(|e| ran(index, e))?;
+                let nanos = timed(engine, ready, index, &self.start, &self.end)?;
+                checked.nanos.push(nanos);
             }
             announce(Stage::Housekeeping)?;
-            compare(engine, 1)?;
-            violations.sort();
-            violations.dedup();
-            all.push(Checked {
-                unsteady: call
-                    .regions
-                    .iter()
-                    .zip(unsteady)
-                    .filter(|(_, unsteady)| *unsteady)
-                    .map(|(region, _)| region.name.clone())
-                    .collect(),
-                violations,
-            });
+            ready.compare(engine, first, &mut checked)?;
+            checked.violations.sort();
+            checked.violations.dedup();
+            all.push(checked);
         }
         Ok(all)
     }
@@ -194,11 +232,11 @@ impl Session {
         );
         match result {
             Ok(made) => Ok(Ready {
-                graphs: made.graphs,
+                walks: made.walks,
                 next: 0,
+                left: (0..sets.len()).collect(),
                 sets,
-                expected: made.expected,
-                inputs: made.inputs,
+                contents: made.contents,
                 prepared: made.prepared,
                 call,
                 _code: code,
@@ -240,8 +278,9 @@ impl Session {
         let affordable = 1 + (left / footprint.max(1) as f64) as u64;
         let wanted = rotated_sets(set_bytes, rough_ns, replay);
         let nodes = queued(call) + cleared(call);
-        let (set_count, calls, graph_count) = shape(
-            wanted.min(affordable.min(u64::from(u32::MAX)) as u32),
+        let set_count = even(wanted, affordable.min(u64::from(u32::MAX)) as u32);
+        let (calls, graph_count) = shape(
+            set_count,
             rough_ns,
             replay.target_ns,
             (MAX_NODES / nodes.max(1)).max(1),
@@ -249,55 +288,65 @@ impl Session {
         while sets.len() < set_count as usize {
             sets.push(engine.place(call, false)?);
         }
-        let mut launches = Vec::with_capacity(sets.len());
-        let mut expected = Vec::with_capacity(sets.len());
-        let mut inputs = Vec::with_capacity(sets.len());
-        for (set, held) in (0u32..).zip(sets.iter()) {
-            engine.fill(call, held, set, None)?;
-            let prepared = engine.prepare(call, code, held, index)?;
-            engine.cuda.synchronize()?;
-            inputs.push(engine.input_digests(call, held)?);
-            announce(Stage::Launching {
-                call: index,
-                expected_ns: rough_ns,
-            })?;
-            engine.queue(call, &prepared, held, index)?;
-            engine.cuda.synchronize().map_err(|e| ran(index, e))?;
-            announce(Stage::Housekeeping)?;
-            expected.push(engine.output_digests(call, held)?);
-            launches.push(prepared);
+        let mut contents = Vec::with_capacity(2 * sets.len());
+        // The timed contents last: they stay.
+        for first in [set_count, 0] {
+            for (set, held) in (0u32..).zip(sets.iter()) {
+                engine.fill(call, held, first + set, None)?;
+                let steps = engine.prepare(call, code, held, index)?;
+                engine.cuda.synchronize()?;
+                let inputs = engine.input_digests(call, held)?;
+                announce(Stage::Launching {
+                    call: index,
+                    expected_ns: rough_ns,
+                })?;
+                engine.queue(call, &steps, held, index)?;
+                engine.cuda.synchronize().map_err(|e| ran(index, e))?;
+                announce(Stage::Housekeeping)?;
+                contents.push(Known {
+                    inputs,
+                    outputs: engine.output_digests(call, held)?,
+                });
+            }
         }
-        let mut graphs = Vec::with_capacity(graph_count as usize);
+        contents.rotate_left(sets.len());
+        let mut walks = Vec::with_capacity(graph_count as usize);
         for graph in 0..graph_count {
+            let pairs: Vec<_> = (graph * calls..(graph + 1) * calls)
+                .map(|turn| pair(turn, set_count))
+                .collect();
+            let mut steps = Vec::with_capacity(pairs.len());
+            for &(from, to) in &pairs {
+                let held = paired(call, &sets[from], &sets[to]);
+                steps.push((engine.prepare(call, code, &held, index)?, held));
+            }
             let mut trouble = None;
             let captured = engine.cuda.capture(|_| {
-                for i in 0..calls {
-                    let set = ((graph * calls + i) % set_count) as usize;
-                    if let Err(e) = engine.queue(call, &launches[set], &sets[set], index) {
-                        trouble = Some(e);
-                        break;
-                    }
-                }
+                trouble = steps
+                    .iter()
+                    .find_map(|(steps, held)| engine.queue(call, steps, held, index).err());
                 Ok(())
             });
             if let Some(trouble) = trouble {
                 return Err(trouble);
             }
-            graphs.push(captured?);
+            walks.push(Walk {
+                graph: captured?,
+                pairs,
+            });
         }
-        for graph in &graphs {
+        for walk in &walks {
             announce(Stage::Launching {
                 call: index,
                 expected_ns: rough_ns * f64::from(calls),
             })?;
-            engine.cuda.replay(graph).map_err(|e| ran(index, e))?;
+            engine.cuda.replay(&walk.graph).map_err(|e| ran(index, e))?;
             engine.cuda.synchronize().map_err(|e| ran(index, e))?;
         }
         announce(Stage::Housekeeping)?;
         Ok(Made {
-            graphs,
-            expected,
-            inputs,
+            walks,
+            contents,
             prepared: Prepared {
                 sets: set_count,
                 calls,
@@ -345,10 +394,38 @@ impl Session {
 }
 
 struct Made {
-    graphs: Vec<Graph>,
-    expected: Vec<Vec<Option<u64>>>,
-    inputs: Vec<Vec<Option<u64>>>,
+    walks: Vec<Walk>,
+    contents: Vec<Known>,
     prepared: Prepared,
+}
+
+/// Nanoseconds per call of the next graph in turn.
+fn timed(
+    engine: &Engine,
+    ready: &mut Ready,
+    index: u8,
+    start: &Event,
+    end: &Event,
+) -> Result<f64, Trouble> {
+    let cuda = &engine.cuda;
+    cuda.record(start).map_err(|e| ran(index, e))?;
+    ready.replay(engine, index)?;
+    cuda.record(end).map_err(|e| ran(index, e))?;
+    cuda.synchronize().map_err(|e| ran(index, e))?;
+    Ok(cuda.elapsed(start, end)? / f64::from(ready.prepared.calls))
+}
+
+/// Inputs of one set, the rest of another.
+fn paired<'h>(call: &Call, from: &'h [Held], to: &'h [Held]) -> Vec<&'h Held> {
+    let sides = from.iter().zip(to);
+    call.regions
+        .iter()
+        .zip(sides)
+        .map(|(region, (from, to))| match region.role {
+            Role::Input { .. } => from,
+            Role::Output | Role::Workspace { .. } => to,
+        })
+        .collect()
 }
 
 /// Kernel nodes of one call; a library's product may split its sums and add them up.
@@ -367,57 +444,135 @@ fn cleared(call: &Call) -> u32 {
         .count() as u32
 }
 
-/// Sets that together exceed what should not stay in the cache; at least two, so that inputs can change,
-/// and no more than a slow call can walk round in reasonable time.
+/// Sets that together exceed what should not stay in the cache; so many that inputs can change, and no more
+/// than a slow call can walk round in reasonable time.
 fn rotated_sets(set_bytes: u64, rough_ns: f64, replay: Replay) -> u32 {
     let wanted = replay.rotate_bytes.div_ceil(set_bytes.max(1));
     let walkable = (WALK_NS / rough_ns) as u64;
     wanted
+        .max(u64::from(LEAST_SETS))
         .min(u64::from(replay.max_sets))
         .min(walkable)
         .clamp(2, u64::from(u32::MAX)) as u32
 }
 
-/// Sets, calls per graph and graphs, such that consecutive replays walk round all sets in order.
-fn shape(sets: u32, rough_ns: f64, target_ns: f64, max_calls: u32) -> (u32, u32, u32) {
-    let sets = sets.max(1);
+/// Sets such that whole walks divide well into graphs: up to four, or a power of two.
+fn even(wanted: u32, affordable: u32) -> u32 {
+    let affordable = affordable.max(1);
+    let sets = wanted.clamp(1, affordable);
+    if sets <= 4 {
+        sets
+    } else if sets.next_power_of_two() <= affordable {
+        sets.next_power_of_two()
+    } else {
+        1 << affordable.ilog2()
+    }
+}
+
+/// Walks until outputs have met all the inputs that they are to meet.
+fn walks(sets: u32) -> u32 {
+    match sets {
+        0 | 1 => 1,
+        3 => 3,
+        _ => 2,
+    }
+}
+
+/// The sets that the inputs and the outputs of a call come from, by its turn in an endless walk. Half of all
+/// sets lie between two uses of one, or two of three.
+fn pair(turn: u32, sets: u32) -> (usize, usize) {
+    let (walk, from) = (turn / sets % walks(sets), turn % sets);
+    let step = if sets < 4 { 1 } else { sets / 2 };
+    (from as usize, ((from + walk * step) % sets) as usize)
+}
+
+/// Calls per graph and graphs, such that consecutive replays walk round all pairs in order.
+fn shape(sets: u32, rough_ns: f64, target_ns: f64, max_calls: u32) -> (u32, u32) {
+    let period = sets * walks(sets);
     let calls = (target_ns / rough_ns)
         .ceil()
         .clamp(1.0, f64::from(max_calls)) as u32;
-    if calls >= sets {
+    if calls >= period {
         // whole rounds: the next replay starts where this one ended
-        let rounds = (calls.div_ceil(sets)).min((max_calls / sets).max(1));
-        (sets, rounds * sets, 1)
-    } else {
-        let graphs = sets.div_ceil(calls);
-        (graphs * calls, calls, graphs)
+        let rounds = calls.div_ceil(period).min((max_calls / period).max(1));
+        return (rounds * period, 1);
     }
+    let divisors = (1..=period).filter(|n| period.is_multiple_of(*n) && *n <= max_calls);
+    let calls = divisors
+        .clone()
+        .find(|n| *n >= calls)
+        .or(divisors.max())
+        .unwrap_or(1);
+    (calls, period / calls)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
+    const SETS: [u32; 8] = [1, 2, 3, 4, 8, 16, 32, 64];
+
     #[test]
-    fn consecutive_replays_walk_round_all_sets() {
-        for sets in [1, 2, 3, 7, 64] {
+    fn consecutive_replays_walk_round_all_pairs() {
+        for sets in SETS {
             for rough_ns in [500.0, 20e3, 90e3, 3e6, 2e9] {
-                let (made, calls, graphs) = shape(sets, rough_ns, 300e3, 512);
-                assert!(made >= sets, "cold enough: {made} of {sets}");
-                assert!(calls <= 512);
-                assert_eq!(graphs * calls % made, 0, "the walk closes");
-                assert!(
-                    graphs == 1 || graphs * calls == made,
-                    "no set is met twice in a walk"
+                for most in [1, 5, 512] {
+                    let (calls, graphs) = shape(sets, rough_ns, 300e3, most);
+                    assert!(calls <= most.max(sets * walks(sets)));
+                    assert_eq!(graphs * calls % (sets * walks(sets)), 0, "the walk closes");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_output_never_meets_the_inputs_that_it_holds_the_answer_to() {
+        for sets in SETS.into_iter().skip(1) {
+            let mut last = BTreeMap::new();
+            for turn in 0..sets * walks(sets) * 2 {
+                let (from, to) = pair(turn, sets);
+                assert_ne!(
+                    last.insert(to, from),
+                    Some(from),
+                    "{sets} sets, turn {turn}"
                 );
+            }
+            assert_eq!(last.len(), sets as usize, "every output is written");
+        }
+    }
+
+    #[test]
+    fn nothing_is_used_again_while_it_is_in_the_cache() {
+        for sets in SETS.into_iter().skip(2) {
+            let between = if sets == 3 { 2 } else { sets / 2 };
+            for side in [|p: (usize, usize)| p.0, |p: (usize, usize)| p.1] {
+                let mut last = BTreeMap::new();
+                for turn in 0..sets * walks(sets) * 2 {
+                    let before = last.insert(side(pair(turn, sets)), turn);
+                    assert!(before.is_none_or(|before| turn - before >= between));
+                }
             }
         }
     }
 
     #[test]
     fn short_calls_fill_a_replay_and_long_ones_stand_alone() {
-        assert_eq!(shape(2, 1_000.0, 300e3, 512), (2, 300, 1));
-        assert_eq!(shape(2, 10e6, 300e3, 512), (2, 1, 2));
+        assert_eq!(shape(2, 1_000.0, 300e3, 512), (300, 1));
+        assert_eq!(shape(3, 10e6, 300e3, 512), (1, 9));
+        assert_eq!(shape(64, 100e3, 300e3, 512), (4, 32));
+        assert_eq!(shape(64, 100.0, 300e3, 60), (32, 4));
+    }
+
+    #[test]
+    fn sets_are_few_or_a_power_of_two_that_fits() {
+        assert_eq!(even(3, 100), 3);
+        assert_eq!(even(5, 100), 8);
+        assert_eq!(even(5, 7), 4);
+        assert_eq!(even(60, 64), 64);
+        assert_eq!(even(60, 2), 2);
+        assert_eq!(even(3, 0), 1);
     }
 
     #[test]
@@ -427,12 +582,12 @@ mod tests {
             rotate_bytes: 300 << 20,
             max_sets: 64,
         };
-        assert_eq!(rotated_sets(100 << 20, 1e4, replay), 3);
-        assert_eq!(rotated_sets(4 << 30, 1e4, replay), 2);
+        assert_eq!(rotated_sets(60 << 20, 1e4, replay), 5);
+        assert_eq!(rotated_sets(4 << 30, 1e4, replay), 3);
         assert_eq!(rotated_sets(1024, 1e4, replay), 64);
         assert_eq!(rotated_sets(0, 1e4, replay), 64);
         assert_eq!(
-            rotated_sets(1024, 20e6, replay),
+            rotated_sets(1024, 10e6, replay),
             10,
             "slow calls walk less far"
         );

@@ -712,6 +712,7 @@ mod tests {
         let checked = Checked {
             unsteady: vec!["out".to_owned(), "lse".to_owned()],
             violations: vec!["`x` is read only and was modified".to_owned()],
+            ..Checked::default()
         };
         let flaws = found(&checked, &["out".to_owned()]);
         assert_eq!(flaws.len(), 2);
