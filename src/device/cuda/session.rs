@@ -232,9 +232,9 @@ impl Session {
         );
         match result {
             Ok(made) => Ok(Ready {
+                left: left(&made.walks, sets.len()),
                 walks: made.walks,
                 next: 0,
-                left: (0..sets.len()).collect(),
                 sets,
                 contents: made.contents,
                 prepared: made.prepared,
@@ -397,6 +397,15 @@ struct Made {
     walks: Vec<Walk>,
     contents: Vec<Known>,
     prepared: Prepared,
+}
+
+/// The set whose inputs each set's outputs were made from, after all the walks.
+fn left(walks: &[Walk], sets: usize) -> Vec<usize> {
+    let mut left: Vec<usize> = (0..sets).collect();
+    for &(from, to) in walks.iter().flat_map(|walk| &walk.pairs) {
+        left[to] = from;
+    }
+    left
 }
 
 /// Nanoseconds per call of the next graph in turn.
