@@ -9,8 +9,8 @@ use warptree::evaluate::recorded::{Recorded, Row, Table};
 use warptree::search::graph::{Graph, NodeId};
 use warptree::search::tuner::Tuner;
 use warptree::search::{
-    Child, Expander, Next, Outcome, Request, Root, Search, SearchParams, StopRules, Surrogate,
-    TunerParams, Value,
+    Child, Cost, Expander, Next, Outcome, Request, Root, Search, SearchParams, StopRules,
+    Surrogate, TunerParams, Value,
 };
 use warptree::source::{KnobValue, Point, Source};
 use warptree::units::Nanos;
@@ -80,7 +80,11 @@ fn evaluations() {
                     .expect("a table does not break");
                 let value = Value::from(&evaluation.verdict);
                 search
-                    .apply(&Outcome::Evaluated { ticket, value })
+                    .apply(&Outcome::Evaluated {
+                        ticket,
+                        value,
+                        limit: None,
+                    })
                     .expect("the ticket is in flight");
                 if search.evaluations().is_multiple_of(1000) {
                     blocks.push(begun.elapsed());
@@ -230,7 +234,11 @@ fn step(search: &mut Search, made: &mut u64, nodes: &mut usize) -> Duration {
         Request::Evaluate { ticket, node, .. } => {
             let jitter = f64::from(node.0.wrapping_mul(2_654_435_761) >> 12);
             let value = Value::valid(nanos(1e6 + jitter), 1.0);
-            Outcome::Evaluated { ticket, value }
+            Outcome::Evaluated {
+                ticket,
+                value,
+                limit: None,
+            }
         }
         Request::Expand {
             ticket, attempt, ..
@@ -246,7 +254,11 @@ fn step(search: &mut Search, made: &mut u64, nodes: &mut usize) -> Duration {
             });
             let children: Vec<Child> = children.collect();
             *nodes += children.len();
-            Outcome::Expanded { ticket, children }
+            Outcome::Expanded {
+                ticket,
+                children,
+                cost: Cost::FREE,
+            }
         }
     };
     let begun = Instant::now();

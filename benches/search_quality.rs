@@ -140,7 +140,11 @@ fn run(space: &TuningSpace, params: &SearchParams, seed: u64, noise: bool) -> [f
             .expect("a table does not break");
         let value = Value::from(&evaluation.verdict);
         search
-            .apply(&Outcome::Evaluated { ticket, value })
+            .apply(&Outcome::Evaluated {
+                ticket,
+                value,
+                limit: None,
+            })
             .expect("the ticket is in flight");
         let best = search.best();
         best_after.push(best.map_or(space.worst, |(_, point, _)| {

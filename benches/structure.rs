@@ -19,7 +19,7 @@ use rayon::prelude::*;
 use warptree::evaluate::Evaluator;
 use warptree::search::tuner::Tuner;
 use warptree::search::{
-    Child, Expander, Next, Outcome, Request, Root, Search, SearchParams, StopRules, Value,
+    Child, Cost, Expander, Next, Outcome, Request, Root, Search, SearchParams, StopRules, Value,
 };
 use warptree::source::{KnobValue, Point, Source};
 
@@ -186,6 +186,7 @@ impl<'a> Split<'a> {
                     Outcome::Evaluated {
                         ticket: *ticket,
                         value,
+                        limit: None,
                     }
                 }
                 Request::Expand {
@@ -203,6 +204,7 @@ impl<'a> Split<'a> {
                         settings: Vec::new(),
                     });
                     Outcome::Expanded {
+                        cost: Cost::FREE,
                         ticket: *ticket,
                         children: children.collect(),
                     }

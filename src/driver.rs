@@ -15,12 +15,13 @@ use std::time::{Duration, Instant};
 
 use crate::device::RigError;
 use crate::evaluate::{Evaluation, Evaluator, Kernel};
-use crate::propose::{Proposal, ProposalRequest, ProposeError, Proposer};
+use crate::llm::Tally;
+use crate::propose::{Ask, Proposal, ProposalRequest, ProposeError, Proposer};
 use crate::search::{
-    Applied, Child, Expander, Outcome, Request, Search, StopReason, Ticket, Value,
+    Applied, Child, Cost, Expander, NodeId, Outcome, Request, Search, StopReason, Ticket,
 };
 use crate::source::{Point, Setting, Source};
-use crate::store::{Event, Line, RunWriter, StoreError, StoredChild, StoredKernel};
+use crate::store::{Asked, Event, Line, RunWriter, StoreError, StoredChild, StoredKernel};
 use crate::task::Task;
 use crate::verdict::{Claim, Verdict};
 
@@ -32,10 +33,14 @@ mod history;
 pub use batch::{Item, batch};
 pub use contenders::Contenders;
 pub use fold::{Fold, FoldError};
+use fold::{cost, evaluated};
 pub use history::History;
 
 /// Leaders in a row that a second look may refute before the search counts as without a winner.
 const MOST_REFUTED: usize = 8;
+
+/// Threads that wait for proposers, at most.
+const MOST_PROPOSERS: u32 = 64;
 
 /// How long the loop sleeps at most before it looks at the clock and at Ctrl-C.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -109,19 +114,27 @@ pub fn drive(
         observer.applied(line, &fold.search);
     }
     let elapsed_before = past.last().map_or(0, |line| line.elapsed_ms);
-    let (to_workers, work) = mpsc::channel::<Work>();
+    let (to_judges, to_judge) = mpsc::channel::<Work>();
+    let (to_proposers, to_propose) = mpsc::channel::<Work>();
     let (to_driver, answers) = mpsc::channel::<(Ticket, Answer)>();
-    let work = Mutex::new(work);
+    let (to_judge, to_propose) = (Mutex::new(to_judge), Mutex::new(to_propose));
+    let params = fold.search.params();
+    let proposers = params
+        .window
+        .saturating_add(params.model_window)
+        .clamp(1, MOST_PROPOSERS);
     let drive = Drive {
         rig,
         run,
         fold,
-        to_workers,
+        to_judges,
+        to_proposers,
         finished: past.last().and_then(|line| match line.event {
             Event::Finished { reason } => Some(reason),
             Event::Evaluated { .. }
             | Event::Expanded { .. }
             | Event::ExpandFailed { .. }
+            | Event::Away { .. }
             | Event::Unavailable { .. }
             | Event::Confirmed { .. } => None,
         }),
@@ -129,10 +142,15 @@ pub fn drive(
         started: Instant::now(),
     };
     thread::scope(|scope| {
-        for _ in 0..rig.jobs.max(1) {
-            let to_driver = to_driver.clone();
-            let work = &work;
-            scope.spawn(move || serve(rig, work, &to_driver));
+        // A model that takes its time holds up no judge.
+        for (threads, work) in [
+            (rig.jobs.max(1), &to_judge),
+            (proposers as usize, &to_propose),
+        ] {
+            for _ in 0..threads {
+                let to_driver = to_driver.clone();
+                scope.spawn(move || serve(rig, work, &to_driver));
+            }
         }
         drop(to_driver);
         drive.run(&answers, interrupt, observer)
@@ -144,7 +162,8 @@ struct Drive<'a> {
     rig: &'a Rig<'a>,
     run: &'a mut RunWriter,
     fold: Fold,
-    to_workers: Sender<Work>,
+    to_judges: Sender<Work>,
+    to_proposers: Sender<Work>,
     /// How the log ends, while nothing was added to it: an end is not told twice.
     finished: Option<StopReason>,
     elapsed_before: Duration,
@@ -225,32 +244,40 @@ impl Drive<'_> {
             .source(request.node())
             .expect("invariant: requests are about nodes that have a source")
             .clone();
-        let work = match request {
-            Request::Evaluate { ticket, point, .. } => Work::Evaluate {
-                ticket: *ticket,
-                source,
-                point: point.clone(),
-            },
+        let (work, to) = match request {
+            Request::Evaluate { ticket, point, .. } => {
+                let work = Work::Evaluate {
+                    ticket: *ticket,
+                    source,
+                    point: point.clone(),
+                };
+                (work, &self.to_judges)
+            }
             Request::Expand {
                 ticket,
                 node,
                 by,
                 attempt,
+                ask,
             } => {
                 let (setting, feedback) = self.fold.history.feedback(*node).unzip();
-                Work::Propose(Box::new(ProposeWork {
+                let lineage: Vec<_> = self.fold.search.lineage(*node);
+                let work = Work::Propose(Box::new(ProposeWork {
                     ticket: *ticket,
                     by: *by,
                     source,
                     setting,
                     feedback,
                     tried: self.fold.history.tried(*node),
+                    path: self.fold.history.path(&lineage),
+                    beside: self.fold.history.beside(&lineage),
+                    ask: *ask,
                     attempt: *attempt,
-                }))
+                }));
+                (work, &self.to_proposers)
             }
         };
-        self.to_workers
-            .send(work)
+        to.send(work)
             .expect("invariant: workers live as long as the driver");
     }
 
@@ -265,8 +292,7 @@ impl Drive<'_> {
                     folder: self.run.folder.display().to_string(),
                 })?;
                 let kernel = evaluation.kernel.take();
-                let value = Value::from(&evaluation.verdict);
-                let applied = self.tell(&Outcome::Evaluated { ticket, value });
+                let applied = self.tell(&evaluated(ticket, &evaluation.verdict));
                 let source = self.fold.search.source(node);
                 Event::Evaluated {
                     ticket,
@@ -281,40 +307,86 @@ impl Drive<'_> {
                     took_ms: took.as_millis() as u64,
                 }
             }
-            (Request::Expand { node, by, .. }, Answer::Proposed(result)) => match result {
-                Ok(proposed) => {
-                    let children = proposed.iter().map(|(_, child)| child.clone()).collect();
-                    let applied = self.tell(&Outcome::Expanded { ticket, children });
-                    let children = self.store_children(proposed, applied)?;
-                    Event::Expanded {
-                        ticket,
-                        node,
-                        by,
-                        children,
-                    }
-                }
-                Err(ProposeError::Unusable(message)) => {
-                    self.tell(&Outcome::ExpandFailed { ticket });
-                    Event::ExpandFailed {
-                        ticket,
-                        node,
-                        by,
-                        message,
-                    }
-                }
-                Err(ProposeError::Unavailable(message)) => {
-                    self.tell(&Outcome::Unavailable { ticket });
-                    Event::Unavailable {
-                        ticket,
-                        node,
-                        by,
-                        message,
-                    }
-                }
-            },
-            (Request::Evaluate { .. }, Answer::Proposed(_))
+            (Request::Expand { node, by, ask, .. }, Answer::Proposed(result, tally, took)) => {
+                let cost = cost(&tally.spent);
+                let asked = ask.map(|ask| {
+                    Box::new(Asked {
+                        ask,
+                        spent: tally.spent,
+                        exchanges: tally.exchanges,
+                        took_ms: took.as_millis() as u64,
+                    })
+                });
+                self.take_proposed(ticket, node, by, cost, asked, result)?
+            }
+            (Request::Evaluate { .. }, Answer::Proposed(..))
             | (Request::Expand { .. }, Answer::Evaluated(..)) => {
                 unreachable!("a request is answered by who served it")
+            }
+        })
+    }
+
+    fn take_proposed(
+        &mut self,
+        ticket: Ticket,
+        node: NodeId,
+        by: Expander,
+        cost: Cost,
+        asked: Option<Box<Asked>>,
+        result: Result<Vec<(Proposal, Child)>, ProposeError>,
+    ) -> Result<Event, DriveError> {
+        Ok(match result {
+            Ok(proposed) => {
+                let children = proposed.iter().map(|(_, child)| child.clone()).collect();
+                let applied = self.tell(&Outcome::Expanded {
+                    ticket,
+                    children,
+                    cost,
+                });
+                let children = self.store_children(proposed, applied)?;
+                Event::Expanded {
+                    ticket,
+                    node,
+                    by,
+                    children,
+                    asked,
+                }
+            }
+            Err(ProposeError::Unusable(message)) => {
+                self.tell(&Outcome::ExpandFailed { ticket, cost });
+                Event::ExpandFailed {
+                    ticket,
+                    node,
+                    by,
+                    message,
+                    asked,
+                }
+            }
+            Err(ProposeError::Away(message)) => {
+                self.tell(&Outcome::Unavailable {
+                    ticket,
+                    passing: true,
+                });
+                Event::Away {
+                    ticket,
+                    node,
+                    by,
+                    message,
+                    asked,
+                }
+            }
+            Err(ProposeError::Unavailable(message)) => {
+                self.tell(&Outcome::Unavailable {
+                    ticket,
+                    passing: false,
+                });
+                Event::Unavailable {
+                    ticket,
+                    node,
+                    by,
+                    message,
+                    asked,
+                }
             }
         })
     }
@@ -458,12 +530,19 @@ struct ProposeWork {
     setting: Option<Setting>,
     feedback: Option<Verdict>,
     tried: Vec<(String, String)>,
+    path: Vec<(String, String)>,
+    beside: Vec<(String, String)>,
+    ask: Option<Ask>,
     attempt: u32,
 }
 
 enum Answer {
     Evaluated(Result<Evaluation, RigError>, Duration),
-    Proposed(Result<Vec<(Proposal, Child)>, ProposeError>),
+    Proposed(
+        Result<Vec<(Proposal, Child)>, ProposeError>,
+        Tally,
+        Duration,
+    ),
 }
 
 /// A worker thread: answers until the driver hangs up.
@@ -481,7 +560,14 @@ fn serve(rig: &Rig<'_>, work: &Mutex<Receiver<Work>>, to_driver: &Sender<(Ticket
                 let result = rig.evaluator.evaluate(&source, &point);
                 (ticket, Answer::Evaluated(result, started.elapsed()))
             }
-            Work::Propose(work) => (work.ticket, Answer::Proposed(propose(rig, &work))),
+            Work::Propose(work) => {
+                let (started, mut tally) = (Instant::now(), Tally::default());
+                let result = propose(rig, &work, &mut tally);
+                (
+                    work.ticket,
+                    Answer::Proposed(result, tally, started.elapsed()),
+                )
+            }
         };
         if to_driver.send(answer).is_err() {
             return;
@@ -489,7 +575,11 @@ fn serve(rig: &Rig<'_>, work: &Mutex<Receiver<Work>>, to_driver: &Sender<(Ticket
     }
 }
 
-fn propose(rig: &Rig<'_>, work: &ProposeWork) -> Result<Vec<(Proposal, Child)>, ProposeError> {
+fn propose(
+    rig: &Rig<'_>,
+    work: &ProposeWork,
+    tally: &mut Tally,
+) -> Result<Vec<(Proposal, Child)>, ProposeError> {
     let proposer = rig
         .proposers
         .iter()
@@ -501,14 +591,18 @@ fn propose(rig: &Rig<'_>, work: &ProposeWork) -> Result<Vec<(Proposal, Child)>, 
             work.by
         )));
     };
-    let proposals = proposer.propose(&ProposalRequest {
+    let request = ProposalRequest {
         task,
         source: &work.source,
         setting: work.setting.clone(),
         feedback: work.feedback.as_ref(),
         history: &work.tried,
+        path: &work.path,
+        beside: &work.beside,
+        ask: work.ask,
         attempt: work.attempt,
-    })?;
+    };
+    let proposals = proposer.propose(&request, tally)?;
     proposals
         .into_iter()
         .map(|proposal| {

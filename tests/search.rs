@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use warptree::search::tuner::Tuner;
 use warptree::search::{
-    ApplyError, Child, Expander, Grown, Next, NodeId, Outcome, Plateau, Request, Root, Search,
-    SearchParams, StopReason, StopRules, Surrogate, Ticket, Value,
+    ApplyError, Child, Cost, Expander, Grown, Next, NodeId, Outcome, Plateau, Request, Root,
+    Search, SearchParams, StopReason, StopRules, Surrogate, Ticket, Value,
 };
 use warptree::source::{KnobValue, Setting, Source};
 use warptree::units::Nanos;
@@ -112,9 +112,11 @@ fn bowl(time: impl Fn(i64, i64) -> Option<f64>) -> impl FnMut(&Search, &Request)
             Outcome::Evaluated {
                 ticket: *ticket,
                 value,
+                limit: None,
             }
         }
         Request::Expand { ticket, .. } => Outcome::Expanded {
+            cost: Cost::FREE,
             ticket: *ticket,
             children: Vec::new(),
         },
@@ -196,7 +198,11 @@ fn no_more_than_the_window_and_the_budget_are_in_flight_and_nothing_is_asked_twi
         told += 1;
         let value = valid(told as f64);
         search
-            .apply(&Outcome::Evaluated { ticket, value })
+            .apply(&Outcome::Evaluated {
+                ticket,
+                value,
+                limit: None,
+            })
             .expect("in flight");
     }
     assert_eq!((told, seen.len()), (10, 10));
@@ -208,13 +214,17 @@ fn an_outcome_that_fits_nothing_in_flight_is_refused() {
     let evaluated = |ticket| Outcome::Evaluated {
         ticket: Ticket(ticket),
         value: Value::Failed,
+        limit: None,
     };
     assert_eq!(
         search.apply(&evaluated(0)),
         Err(ApplyError::NotInFlight(Ticket(0)))
     );
     assert!(matches!(search.next(Duration::ZERO), Next::Request(_)));
-    let wrong = Outcome::ExpandFailed { ticket: Ticket(0) };
+    let wrong = Outcome::ExpandFailed {
+        ticket: Ticket(0),
+        cost: Cost::FREE,
+    };
     assert_eq!(search.apply(&wrong), Err(ApplyError::WrongKind(Ticket(0))));
     search.apply(&evaluated(0)).expect("in flight");
     assert_eq!(
@@ -305,6 +315,7 @@ fn scripted<'a>(
                 Outcome::Evaluated {
                     ticket: *ticket,
                     value: time.map_or(Value::Failed, valid),
+                    limit: None,
                 }
             }
             Request::Expand {
@@ -323,6 +334,7 @@ fn scripted<'a>(
                     .map(|label| child(label, &single(label)))
                     .collect();
                 Outcome::Expanded {
+                    cost: Cost::FREE,
                     ticket: *ticket,
                     children,
                 }
@@ -394,6 +406,7 @@ fn what_became_of_each_proposed_child_is_told() {
         .apply(&Outcome::Evaluated {
             ticket: first.ticket(),
             value,
+            limit: None,
         })
         .expect("in flight");
     let Next::Request(Request::Expand {
@@ -407,7 +420,11 @@ fn what_became_of_each_proposed_child_is_told() {
     let other = single("other");
     let children = vec![child("new", &other), child("again", &other), own];
     let applied = search
-        .apply(&Outcome::Expanded { ticket, children })
+        .apply(&Outcome::Expanded {
+            ticket,
+            children,
+            cost: Cost::FREE,
+        })
         .expect("in flight");
     let node = NodeId(2);
     let expected = [
@@ -446,6 +463,7 @@ fn a_child_starts_from_its_parents_best_setting() {
                 .clone();
             first = Some(best);
             Outcome::Expanded {
+                cost: Cost::FREE,
                 ticket: *ticket,
                 children: vec![child("edit", &edited)],
             }
@@ -490,6 +508,7 @@ fn a_model_that_only_fails_is_given_up_and_one_out_of_service_is_not_asked_again
             Request::Evaluate { ticket, .. } => Outcome::Evaluated {
                 ticket: *ticket,
                 value: valid(5.0),
+                limit: None,
             },
             Request::Expand { ticket, .. } => {
                 asked += 1;
@@ -500,12 +519,18 @@ fn a_model_that_only_fails_is_given_up_and_one_out_of_service_is_not_asked_again
         asked
     };
     assert_eq!(
-        asked(|ticket| Outcome::ExpandFailed { ticket }),
+        asked(|ticket| Outcome::ExpandFailed {
+            ticket,
+            cost: Cost::FREE
+        }),
         6,
         "three tries for each source"
     );
     assert!(
-        asked(|ticket| Outcome::Unavailable { ticket }) <= 2,
+        asked(|ticket| Outcome::Unavailable {
+            ticket,
+            passing: false
+        }) <= 2,
         "those in flight at most"
     );
 }
@@ -572,6 +597,7 @@ fn every_given_source_gets_a_trial_and_the_best_gets_the_budget() {
             Outcome::Evaluated {
                 ticket: *ticket,
                 value: valid(time),
+                limit: None,
             }
         });
         let spent: Vec<u32> = search.nodes().map(|node| node.evaluations).collect();
@@ -649,6 +675,7 @@ fn the_tree_beats_taking_turns_over_sources() {
             Outcome::Evaluated {
                 ticket: *ticket,
                 value: valid(world.time(source, point)),
+                limit: None,
             }
         });
         let tree = search.best().expect("a best").2.get();

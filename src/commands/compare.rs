@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 
 use super::judge::{self, Over, Wanted};
-use super::session::{self, open_model};
+use super::session::{self, Recording, open_model};
 use super::{Exit, answer, note, search};
 use crate::cli::{CompareArgs, Global};
 use crate::compare::{Bench, Comparison};
@@ -56,8 +56,8 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
         let model = model
             .as_ref()
             .ok_or_else(|| ProposeError::Unavailable("no model".into()))?;
-        let record = args.out.join("exchanges.jsonl");
-        open_model(model, &judge, Some(record))
+        let record = Recording::Shared(args.out.join("exchanges.jsonl"));
+        open_model(model, &judge, record)
             .map(|model| Box::new(model) as Box<dyn Proposer>)
             .map_err(|error| ProposeError::Unavailable(format!("{error:#}")))
     };

@@ -374,6 +374,7 @@ fn open_trace(task: &str, path: &Path, global: &Global) -> anyhow::Result<Judge>
         }
         Event::Expanded { .. }
         | Event::ExpandFailed { .. }
+        | Event::Away { .. }
         | Event::Unavailable { .. }
         | Event::Confirmed { .. }
         | Event::Finished { .. } => None,

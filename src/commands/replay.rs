@@ -49,6 +49,7 @@ fn times(run: &StoredRun) -> Option<&'static str> {
         }
         Event::Expanded { .. }
         | Event::ExpandFailed { .. }
+        | Event::Away { .. }
         | Event::Unavailable { .. }
         | Event::Confirmed { .. }
         | Event::Finished { .. } => None,

@@ -62,7 +62,10 @@ impl Session {
         let model = config
             .model
             .as_ref()
-            .map(|model| open_model(model, &judge, Some(run.folder.join("exchanges.jsonl"))))
+            .map(|model| {
+                let record = Recording::Own(run.folder.join("exchanges.jsonl"));
+                open_model(model, &judge, record)
+            })
             .transpose()?;
         let mut proposers: Vec<(Expander, &dyn Proposer)> = Vec::new();
         for proposer in &config.proposers {
@@ -96,19 +99,33 @@ impl Session {
     }
 }
 
+/// Where a model's exchanges are recorded.
+pub(super) enum Recording {
+    /// The run's own file: what it holds was asked and paid for by earlier sessions of this run.
+    Own(std::path::PathBuf),
+    /// A file that several series write to, one after the other.
+    Shared(std::path::PathBuf),
+}
+
 /// A model's proposer; its exchanges go to `record`.
 pub(super) fn open_model(
     model: &ModelConfig,
     judge: &Judge,
-    record: Option<std::path::PathBuf>,
+    record: Recording,
 ) -> anyhow::Result<ModelProposer> {
     let limits = Limits {
         calls: model.max_calls,
         tokens: model.max_tokens,
+        dollars: None,
+    };
+    let (record, resume) = match record {
+        Recording::Own(path) => (path, true),
+        Recording::Shared(path) => (path, false),
     };
     let options = OpenOptions {
-        record,
-        budget: Arc::new(Budget::new(limits)),
+        record: Some(record),
+        resume,
+        budget: Arc::new(Budget::new(limits, None)?),
         key: llm::key_from_environment(),
         ..OpenOptions::default()
     };

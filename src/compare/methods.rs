@@ -13,6 +13,7 @@ use super::{Judged, Method, Series};
 use crate::device::RigError;
 use crate::driver::{DriveError, Observer, Rig, drive};
 use crate::evaluate::Evaluator;
+use crate::llm::Tally;
 use crate::propose::{ProposalRequest, ProposeError, Proposer, ProposerKind};
 use crate::search::{Expander, Search};
 use crate::source::{Point, Source};
@@ -147,6 +148,7 @@ impl Bench<'_> {
                 Event::Evaluated { evaluation, .. } => Some(judged(&evaluation.verdict)),
                 Event::Expanded { .. }
                 | Event::ExpandFailed { .. }
+                | Event::Away { .. }
                 | Event::Unavailable { .. }
                 | Event::Confirmed { .. }
                 | Event::Finished { .. } => None,
@@ -188,21 +190,20 @@ impl Bench<'_> {
         let seed_source = &self.sources[0];
         let mut series = Vec::new();
         for attempt in 0..count.min(u64::from(u32::MAX)) as u32 {
-            let reply = model.propose(&ProposalRequest {
-                task,
-                source: seed_source,
-                setting: None,
-                feedback: None,
-                history: &[],
+            let request = ProposalRequest {
                 attempt,
-            });
+                ..ProposalRequest::first(task, seed_source)
+            };
+            let reply = model.propose(&request, &mut Tally::default());
             match reply {
                 Ok(proposals) => series.push(match proposals.first() {
                     Some(proposal) => self.judge(&proposal.text, proposal.settings.first())?,
                     None => unusable(),
                 }),
                 Err(ProposeError::Unusable(_)) => series.push(unusable()),
-                Err(error @ ProposeError::Unavailable(_)) => return Err(error.into()),
+                Err(error @ (ProposeError::Away(_) | ProposeError::Unavailable(_))) => {
+                    return Err(error.into());
+                }
             }
         }
         Ok(series)

@@ -49,6 +49,7 @@ impl Contenders {
             }
             Event::Expanded { .. }
             | Event::ExpandFailed { .. }
+            | Event::Away { .. }
             | Event::Unavailable { .. }
             | Event::Finished { .. } => {}
         }

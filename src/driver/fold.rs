@@ -6,14 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Contenders, History};
+use crate::llm::Spent;
 use crate::propose::ProposerKind;
 use crate::search::{
-    Applied, ApplyError, Child, Expander, Next, Outcome, Request, Root, Search, StopReason, Ticket,
-    Value,
+    Applied, ApplyError, Child, Cost, Expander, Next, Outcome, Request, Root, Search, StopReason,
+    Ticket, Value,
 };
 use crate::source::Source;
 use crate::store::{Event, Line, Objects, RunConfig, StoreError};
 use crate::units::Digest;
+use crate::verdict::Verdict;
 
 /// A search, what is in flight, and what became of every node so far.
 #[derive(Debug)]
@@ -150,6 +152,7 @@ fn recorded(event: &Event) -> Applied {
             children: children.iter().map(|child| child.grown.clone()).collect(),
         },
         Event::ExpandFailed { .. }
+        | Event::Away { .. }
         | Event::Unavailable { .. }
         | Event::Confirmed { .. }
         | Event::Finished { .. } => Applied::default(),
@@ -168,12 +171,12 @@ fn outcome(event: &Event, objects: &Objects) -> Result<Option<Outcome>, FoldErro
     Ok(Some(match event {
         Event::Evaluated {
             ticket, evaluation, ..
-        } => Outcome::Evaluated {
-            ticket: *ticket,
-            value: Value::from(&evaluation.verdict),
-        },
+        } => evaluated(*ticket, &evaluation.verdict),
         Event::Expanded {
-            ticket, children, ..
+            ticket,
+            children,
+            asked,
+            ..
         } => Outcome::Expanded {
             ticket: *ticket,
             children: children
@@ -186,11 +189,45 @@ fn outcome(event: &Event, objects: &Objects) -> Result<Option<Outcome>, FoldErro
                     })
                 })
                 .collect::<Result<_, FoldError>>()?,
+            cost: asked
+                .as_ref()
+                .map_or(Cost::FREE, |asked| cost(&asked.spent)),
         },
-        Event::ExpandFailed { ticket, .. } => Outcome::ExpandFailed { ticket: *ticket },
-        Event::Unavailable { ticket, .. } => Outcome::Unavailable { ticket: *ticket },
+        Event::ExpandFailed { ticket, asked, .. } => Outcome::ExpandFailed {
+            ticket: *ticket,
+            cost: asked
+                .as_ref()
+                .map_or(Cost::FREE, |asked| cost(&asked.spent)),
+        },
+        Event::Away { ticket, .. } => Outcome::Unavailable {
+            ticket: *ticket,
+            passing: true,
+        },
+        Event::Unavailable { ticket, .. } => Outcome::Unavailable {
+            ticket: *ticket,
+            passing: false,
+        },
         Event::Confirmed { .. } | Event::Finished { .. } => return Ok(None),
     }))
+}
+
+/// What the search is told of a verdict.
+pub(super) fn evaluated(ticket: Ticket, verdict: &Verdict) -> Outcome {
+    let diagnosis = verdict
+        .measurement()
+        .and_then(|measurement| measurement.diagnosis.as_ref());
+    Outcome::Evaluated {
+        ticket,
+        value: Value::from(verdict),
+        limit: diagnosis.map(|diagnosis| diagnosis.bottleneck),
+    }
+}
+
+/// What the search is told of a bill: dollars where the model has a price, else millions of tokens.
+pub(super) fn cost(spent: &Spent) -> Cost {
+    let tokens = spent.tokens as f64 / 1e6;
+    let cost = spent.dollars.map_or(tokens, |dollars| dollars.get());
+    Cost::new(cost).unwrap_or_default()
 }
 
 fn load(digest: Digest, objects: &Objects) -> Result<Arc<Source>, FoldError> {

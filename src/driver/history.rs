@@ -74,7 +74,10 @@ impl History {
                     outcome: Led::Nowhere(message.clone()),
                 });
             }
-            Event::Unavailable { .. } | Event::Confirmed { .. } | Event::Finished { .. } => {}
+            Event::Away { .. }
+            | Event::Unavailable { .. }
+            | Event::Confirmed { .. }
+            | Event::Finished { .. } => {}
         }
     }
 
@@ -108,6 +111,30 @@ impl History {
                     Led::To(child) => self.outcome(*child),
                 };
                 (tried.label.clone(), outcome)
+            })
+            .collect()
+    }
+
+    /// The edits that led to a node and what became of each. `lineage` is that of the search: from a child of
+    /// the root to the node.
+    pub fn path(&self, lineage: &[(NodeId, &str)]) -> Vec<(String, String)> {
+        let edits = lineage.iter().skip(1);
+        edits
+            .map(|(node, label)| ((*label).to_owned(), self.outcome(*node)))
+            .collect()
+    }
+
+    /// What else was tried on the nodes of the path, the last excepted, oldest first.
+    pub fn beside(&self, lineage: &[(NodeId, &str)]) -> Vec<(String, String)> {
+        let steps = lineage.iter().zip(lineage.iter().skip(1));
+        steps
+            .flat_map(|((node, _), (taken, _))| {
+                let tried = self.nodes.get(node).map_or(&[][..], |entry| &entry.tried);
+                tried.iter().filter_map(move |tried| match &tried.outcome {
+                    Led::To(child) if child == taken => None,
+                    Led::To(child) => Some((tried.label.clone(), self.outcome(*child))),
+                    Led::Nowhere(why) => Some((tried.label.clone(), why.clone())),
+                })
             })
             .collect()
     }

@@ -4,7 +4,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Chat, ChatError, ChatReply, ChatRequest, Usage};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Chat, ChatError, ChatReply, ChatRequest, Dollars, Exchange, Outcome, Price, Tally, Usage,
+};
 
 /// What may be spent; `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,10 +17,13 @@ pub struct Limits {
     pub calls: Option<u64>,
     /// Input plus output tokens.
     pub tokens: Option<u64>,
+    /// Dollars, by the model's price.
+    pub dollars: Option<Dollars>,
 }
 
 /// What has been spent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Spent {
     /// Attempts sent, failed and unfinished ones included.
     pub calls: u64,
@@ -26,29 +33,57 @@ pub struct Spent {
     pub usage: Usage,
     /// Tokens charged in all: those billed, or estimated where a server reports too few or the call failed.
     pub tokens: u64,
+    /// What they cost; absent where the model has no price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dollars: Option<Dollars>,
 }
 
-/// Counts calls and tokens of all clients that share it.
-#[derive(Debug)]
+impl Spent {
+    /// Adds another amount.
+    pub fn add(&mut self, other: &Self) {
+        self.calls = self.calls.saturating_add(other.calls);
+        self.failed = self.failed.saturating_add(other.failed);
+        self.usage.add(&other.usage);
+        self.tokens = self.tokens.saturating_add(other.tokens);
+        self.dollars = match (self.dollars, other.dollars) {
+            (Some(own), Some(more)) => Some(own.saturating_add(more)),
+            (own, more) => own.or(more),
+        };
+    }
+}
+
+/// Counts calls, tokens and dollars of all clients that share it.
+#[derive(Debug, Default)]
 pub struct Budget {
     limits: Limits,
+    price: Option<Price>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     spent: Spent,
-    /// Tokens that calls in flight may still use.
+    /// Tokens that calls in flight may still use, and what they may cost.
     held: u64,
+    held_dollars: Dollars,
 }
 
 impl Budget {
-    /// Nothing spent yet.
-    pub fn new(limits: Limits) -> Self {
-        Self {
-            limits,
-            state: Mutex::default(),
+    /// Nothing spent yet. A limit in dollars needs the model's price.
+    pub fn new(limits: Limits, price: Option<Price>) -> Result<Self, ChatError> {
+        if let (Some(limit), None) = (limits.dollars, &price) {
+            return Err(ChatError::Configuration {
+                message: format!(
+                    "a budget of {limit} needs the model's price, and no table names it: give its dollars for a \
+                     million tokens in a file for --prices, or limit tokens or calls instead"
+                ),
+            });
         }
+        Ok(Self {
+            limits,
+            price,
+            state: Mutex::default(),
+        })
     }
 
     /// The limits.
@@ -61,6 +96,27 @@ impl Budget {
         self.lock().spent
     }
 
+    /// Counts an exchange of an earlier session of the same run.
+    pub(super) fn recall(&self, exchange: &Exchange) {
+        let bill = self.bill(exchange);
+        self.lock().spent.add(&bill);
+    }
+
+    /// What a recorded exchange cost.
+    pub(super) fn bill(&self, exchange: &Exchange) -> Spent {
+        let hold = Hold::of(&exchange.request, self.price);
+        match &exchange.outcome {
+            Outcome::Reply(reply) => self.charge(&hold, Ok(reply)),
+            Outcome::Error(error) => self.charge(&hold, Err(error)),
+        }
+    }
+
+    /// Counts a call of an earlier session whose end nobody saw: it may have cost all it could.
+    pub(super) fn recall_unfinished(&self, prompt_bytes: u64, max_output_tokens: Option<u32>) {
+        let hold = Hold::new(prompt_bytes, max_output_tokens, self.price);
+        self.lock().spent.add(&self.lost(&hold));
+    }
+
     fn start(&self, request: &ChatRequest) -> Result<Hold, ChatError> {
         let exhausted = |message: String| ChatError::Exhausted { message };
         let mut state = self.lock();
@@ -71,58 +127,99 @@ impl Budget {
                 spent.calls
             )));
         }
-        let prompt_bytes = request.bytes();
-        let input = tokens_at_most(prompt_bytes);
-        let output = u64::from(request.max_output_tokens.unwrap_or(UNSTATED_REPLY));
-        let most = input.saturating_add(output);
+        let hold = Hold::of(request, self.price);
         if let Some(limit) = self.limits.tokens {
             let committed = spent.tokens.saturating_add(state.held);
-            if committed.saturating_add(most) > limit {
+            if committed.saturating_add(hold.tokens()) > limit {
                 return Err(exhausted(format!(
                     "the model budget is spent: {committed} of {limit} tokens are used or held by calls in \
-                     flight, and the next call may need {most} (prompt {input}, reply {output})"
+                     flight, and the next call may need {} (prompt {}, reply {})",
+                    hold.tokens(),
+                    hold.input,
+                    hold.output
                 )));
             }
         }
-        state.spent.calls += 1;
-        state.held = state.held.saturating_add(most);
-        Ok(Hold { prompt_bytes, most })
+        if let Some(limit) = self.limits.dollars {
+            let committed = spent
+                .dollars
+                .unwrap_or_default()
+                .saturating_add(state.held_dollars);
+            if committed.saturating_add(hold.dollars) > limit {
+                return Err(exhausted(format!(
+                    "the model budget is spent: {committed} of {limit} is used or held by calls in flight, and \
+                     the next call may cost {}",
+                    hold.dollars
+                )));
+            }
+        }
+        state.spent.calls = state.spent.calls.saturating_add(1);
+        state.held = state.held.saturating_add(hold.tokens());
+        state.held_dollars = state.held_dollars.saturating_add(hold.dollars);
+        Ok(hold)
     }
 
-    fn finish(&self, hold: &Hold, outcome: &Result<ChatReply, ChatError>) {
+    /// What the call cost.
+    fn finish(&self, hold: &Hold, outcome: &Result<ChatReply, ChatError>) -> Spent {
+        let bill = self.charge(hold, outcome.as_ref());
         let mut state = self.lock();
-        state.held = state.held.saturating_sub(hold.most);
-        let charged = match outcome {
+        state.held = state.held.saturating_sub(hold.tokens());
+        state.held_dollars = state.held_dollars.saturating_sub(hold.dollars);
+        // The call itself was counted when it started.
+        state.spent.add(&Spent { calls: 0, ..bill });
+        bill
+    }
+
+    fn charge(&self, hold: &Hold, outcome: Result<&ChatReply, &ChatError>) -> Spent {
+        match outcome {
             Ok(reply) => {
-                let usage = reply.usage;
-                let total = &mut state.spent.usage;
-                total.input = total.input.saturating_add(usage.input);
-                total.cached = total.cached.saturating_add(usage.cached);
-                total.output = total.output.saturating_add(usage.output);
-                total.reasoning = total.reasoning.saturating_add(usage.reasoning);
-                let input = usage.input.max(tokens_at_least(hold.prompt_bytes));
-                let output = usage.output.max(tokens_at_least(reply.text.len() as u64));
-                input.saturating_add(output)
-            }
-            Err(error) => {
-                state.spent.failed += 1;
-                match error {
-                    ChatError::Transient {
-                        may_be_billed: true,
-                        ..
-                    } => hold.most,
-                    ChatError::Transient { .. }
-                    | ChatError::Configuration { .. }
-                    | ChatError::Rejected { .. }
-                    | ChatError::TooLong { .. }
-                    | ChatError::Unreachable { .. }
-                    | ChatError::Exhausted { .. }
-                    | ChatError::Unrecorded { .. }
-                    | ChatError::Recording { .. } => 0,
+                let billed = Usage {
+                    input: reply.usage.input.max(tokens_at_least(hold.prompt_bytes)),
+                    output: reply
+                        .usage
+                        .output
+                        .max(tokens_at_least(reply.text.len() as u64)),
+                    ..reply.usage
+                };
+                Spent {
+                    calls: 1,
+                    failed: 0,
+                    usage: reply.usage,
+                    tokens: billed.input.saturating_add(billed.output),
+                    dollars: self.price.map(|price| price.of(&billed)),
                 }
             }
-        };
-        state.spent.tokens = state.spent.tokens.saturating_add(charged);
+            Err(ChatError::Transient {
+                may_be_billed: true,
+                ..
+            }) => self.lost(hold),
+            Err(
+                ChatError::Transient { .. }
+                | ChatError::Configuration { .. }
+                | ChatError::Rejected { .. }
+                | ChatError::TooLong { .. }
+                | ChatError::Unreachable { .. }
+                | ChatError::Exhausted { .. }
+                | ChatError::Unrecorded { .. }
+                | ChatError::Recording { .. },
+            ) => Spent {
+                calls: 1,
+                failed: 1,
+                dollars: self.price.map(|_| Dollars::ZERO),
+                ..Spent::default()
+            },
+        }
+    }
+
+    /// A call that failed after the model may have worked on it.
+    fn lost(&self, hold: &Hold) -> Spent {
+        Spent {
+            calls: 1,
+            failed: 1,
+            usage: Usage::default(),
+            tokens: hold.tokens(),
+            dollars: self.price.map(|_| hold.dollars),
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
@@ -134,7 +231,30 @@ impl Budget {
 /// What a call in flight may use at most.
 struct Hold {
     prompt_bytes: u64,
-    most: u64,
+    input: u64,
+    output: u64,
+    dollars: Dollars,
+}
+
+impl Hold {
+    fn of(request: &ChatRequest, price: Option<Price>) -> Self {
+        Self::new(request.bytes(), request.max_output_tokens, price)
+    }
+
+    fn new(prompt_bytes: u64, max_output_tokens: Option<u32>, price: Option<Price>) -> Self {
+        let input = tokens_at_most(prompt_bytes);
+        let output = u64::from(max_output_tokens.unwrap_or(UNSTATED_REPLY));
+        Self {
+            prompt_bytes,
+            input,
+            output,
+            dollars: price.map_or(Dollars::ZERO, |price| price.at_most(input, output)),
+        }
+    }
+
+    fn tokens(&self) -> u64 {
+        self.input.saturating_add(self.output)
+    }
 }
 
 pub(super) struct Budgeted {
@@ -149,10 +269,10 @@ impl Budgeted {
 }
 
 impl Chat for Budgeted {
-    fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ChatError> {
+    fn complete(&self, request: &ChatRequest, tally: &mut Tally) -> Result<ChatReply, ChatError> {
         let hold = self.budget.start(request)?;
-        let outcome = self.inner.complete(request);
-        self.budget.finish(&hold, &outcome);
+        let outcome = self.inner.complete(request, tally);
+        tally.spent.add(&self.budget.finish(&hold, &outcome));
         outcome
     }
 
@@ -183,7 +303,7 @@ mod tests {
     struct Answers(Result<ChatReply, ChatError>);
 
     impl Chat for Answers {
-        fn complete(&self, _: &ChatRequest) -> Result<ChatReply, ChatError> {
+        fn complete(&self, _: &ChatRequest, _: &mut Tally) -> Result<ChatReply, ChatError> {
             self.0.clone()
         }
 
@@ -193,7 +313,7 @@ mod tests {
     }
 
     fn client(limits: Limits, answer: Result<ChatReply, ChatError>) -> (Budgeted, Arc<Budget>) {
-        let budget = Arc::new(Budget::new(limits));
+        let budget = Arc::new(Budget::new(limits, None).expect("no dollars"));
         let chat = Budgeted::new(Box::new(Answers(answer)), Arc::clone(&budget));
         (chat, budget)
     }
@@ -217,13 +337,18 @@ mod tests {
     fn failed_calls_count() {
         let limits = Limits {
             calls: Some(2),
-            tokens: None,
+            ..Limits::default()
         };
         let (chat, budget) = client(limits, Err(transient(false)));
         for _ in 0..2 {
-            assert_eq!(chat.complete(&ask(10)), Err(transient(false)));
+            assert_eq!(
+                chat.complete(&ask(10), &mut Tally::default()),
+                Err(transient(false))
+            );
         }
-        let error = chat.complete(&ask(10)).expect_err("spent");
+        let error = chat
+            .complete(&ask(10), &mut Tally::default())
+            .expect_err("spent");
         assert!(error.to_string().contains("2 of 2 calls"), "{error}");
         assert_eq!((budget.spent().calls, budget.spent().failed), (2, 2));
         assert_eq!(
@@ -236,23 +361,23 @@ mod tests {
     #[test]
     fn a_time_out_is_charged_in_full() {
         let (chat, budget) = client(Limits::default(), Err(transient(true)));
-        assert!(chat.complete(&ask(1000)).is_err());
+        assert!(chat.complete(&ask(1000), &mut Tally::default()).is_err());
         assert!(budget.spent().tokens >= 1000);
     }
 
     #[test]
     fn a_call_that_could_overrun_is_not_started() {
         let limits = Limits {
-            calls: None,
             tokens: Some(1000),
+            ..Limits::default()
         };
         let (chat, budget) = client(limits, Ok(reply("ok")));
         let error = chat
-            .complete(&ask(1000))
+            .complete(&ask(1000), &mut Tally::default())
             .expect_err("prompt and reply exceed it");
         assert!(matches!(error, ChatError::Exhausted { .. }));
         assert_eq!(budget.spent().calls, 0);
-        assert!(chat.complete(&ask(900)).is_ok());
+        assert!(chat.complete(&ask(900), &mut Tally::default()).is_ok());
     }
 
     #[test]
@@ -261,20 +386,20 @@ mod tests {
         lavish.usage.output = u64::MAX;
         lavish.usage.input = u64::MAX;
         let limits = Limits {
-            calls: None,
             tokens: Some(5000),
+            ..Limits::default()
         };
         let (chat, budget) = client(limits, Ok(lavish));
-        assert!(chat.complete(&ask(10)).is_ok());
+        assert!(chat.complete(&ask(10), &mut Tally::default()).is_ok());
         assert_eq!(budget.spent().tokens, u64::MAX);
-        assert!(chat.complete(&ask(10)).is_err());
+        assert!(chat.complete(&ask(10), &mut Tally::default()).is_err());
 
         let silent = ChatReply {
             usage: Usage::default(),
             ..reply(&"x".repeat(8000))
         };
         let (chat, budget) = client(Limits::default(), Ok(silent));
-        assert!(chat.complete(&ask(10)).is_ok());
+        assert!(chat.complete(&ask(10), &mut Tally::default()).is_ok());
         assert!(budget.spent().tokens >= 1000);
     }
 }

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::process::Command;
 use std::time::Duration;
 
-use super::{Chat, ChatError, ChatReply, ChatRequest, Finish, Speaker, Usage};
+use super::{Chat, ChatError, ChatReply, ChatRequest, Finish, Speaker, Tally, Usage};
 use crate::toolchain::process::{self, Ending};
 
 /// A reply longer than this is no reply.
@@ -37,7 +37,7 @@ impl CommandModel {
 }
 
 impl Chat for CommandModel {
-    fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ChatError> {
+    fn complete(&self, request: &ChatRequest, _: &mut Tally) -> Result<ChatReply, ChatError> {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments);
         let limits = process::Limits {
@@ -117,7 +117,8 @@ mod tests {
     use crate::llm::testing::question;
 
     fn ask(line: &str, time: Duration) -> Result<ChatReply, ChatError> {
-        CommandModel::new(line, time)?.complete(&question("a\nb $(exit 3) `x`\n"))
+        CommandModel::new(line, time)?
+            .complete(&question("a\nb $(exit 3) `x`\n"), &mut Tally::default())
     }
 
     #[test]

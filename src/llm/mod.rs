@@ -5,18 +5,21 @@
 //! A client is a stack, outermost first:
 //!
 //! ```text
-//! retry  →  budget  →  record  →  openai | command | script
+//! retry  →  remember  →  budget  →  record  →  openai | command | script
 //! retry  →  budget  →  replay
 //! ```
 //!
 //! Budget and recording stand below the retries, so that an attempt that failed is counted and recorded
-//! like one that did not, and a replay meets the same failures in the same order.
+//! like one that did not, and a replay meets the same failures in the same order. What an earlier session of
+//! the same run recorded is remembered above the budget, which counts it once.
 
 mod budget;
 mod command;
 mod endpoint;
 mod openai;
+mod prices;
 mod record;
+mod remember;
 mod replay;
 mod retry;
 mod script;
@@ -27,18 +30,31 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::units::Digest;
+
 pub use budget::{Budget, Limits, Spent};
 pub use openai::Secret;
-pub use record::{Exchange, Outcome};
+pub use prices::{Dollars, Price, Prices};
+pub use record::{Exchange, Outcome, exchanges};
 pub use retry::RetryPolicy;
 
 /// A model that answers.
 pub trait Chat: Send + Sync {
-    /// Sends one request and waits for the whole reply.
-    fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ChatError>;
+    /// Sends one request and waits for the whole reply. What it cost is added to `tally`, whether or not
+    /// there is a reply.
+    fn complete(&self, request: &ChatRequest, tally: &mut Tally) -> Result<ChatReply, ChatError>;
 
     /// As the user named it, for events and reports: `gpt-5.2`, `script:replies.toml`.
     fn model(&self) -> &str;
+}
+
+/// What a question has cost so far, and where its exchanges are recorded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tally {
+    /// Calls and tokens.
+    pub spent: Spent,
+    /// Hashes of the exchanges behind it, in order ([`Exchange::hash`]); none where nothing records.
+    pub exchanges: Vec<Digest>,
 }
 
 /// Everything that shapes a reply, the model's name apart.
@@ -118,10 +134,29 @@ pub struct Usage {
     pub input: u64,
     /// Prompt tokens read from the server's cache.
     pub cached: u64,
+    /// Prompt tokens written to the server's cache, where that has a price of its own. Not in older recordings.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_written: u64,
     /// Reply tokens, reasoning included.
     pub output: u64,
     /// Reply tokens spent on reasoning.
     pub reasoning: u64,
+}
+
+impl Usage {
+    /// Adds another amount.
+    pub fn add(&mut self, other: &Self) {
+        self.input = self.input.saturating_add(other.input);
+        self.cached = self.cached.saturating_add(other.cached);
+        self.cache_written = self.cache_written.saturating_add(other.cache_written);
+        self.output = self.output.saturating_add(other.output);
+        self.reasoning = self.reasoning.saturating_add(other.reasoning);
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Why there is no reply. Messages never hold a key.
@@ -191,6 +226,9 @@ pub enum ChatError {
 pub struct OpenOptions {
     /// Where every exchange is recorded: a file, or a folder that gets an `exchanges.jsonl`.
     pub record: Option<PathBuf>,
+    /// The recording holds earlier sessions of this very run: their cost counts, and what they were answered
+    /// is not asked again.
+    pub resume: bool,
     /// Counts and limits; shared, so that a progress line can read it.
     pub budget: Arc<Budget>,
     /// Longest wait for a connection.
@@ -207,7 +245,8 @@ impl Default for OpenOptions {
     fn default() -> Self {
         Self {
             record: None,
-            budget: Arc::new(Budget::new(Limits::default())),
+            resume: false,
+            budget: Arc::new(Budget::default()),
             connect_timeout: Duration::from_secs(15),
             total_timeout: Duration::from_secs(20 * 60),
             retry: RetryPolicy::default(),
@@ -257,10 +296,22 @@ pub fn open(
             "--base-url {url} has no meaning for a `{scheme}:` model; leave it out"
         )));
     }
+    let counted = |chat: Box<dyn Chat>| -> Box<dyn Chat> {
+        Box::new(budget::Budgeted::new(chat, Arc::clone(&options.budget)))
+    };
     let recorded = |chat: Box<dyn Chat>| -> Result<Box<dyn Chat>, ChatError> {
-        Ok(match &options.record {
-            Some(path) => Box::new(record::Recorder::open(chat, path)?),
-            None => chat,
+        let Some(path) = &options.record else {
+            return Ok(counted(chat));
+        };
+        let (recorder, earlier) = record::Recorder::open(chat, path)?;
+        let chat = counted(Box::new(recorder));
+        Ok(match options.resume {
+            true => Box::new(remember::Remembering::new(
+                chat,
+                Arc::clone(&options.budget),
+                earlier,
+            )),
+            false => chat,
         })
     };
     let (chat, retry) = match scheme {
@@ -274,7 +325,7 @@ pub fn open(
         }
         Some(_) => {
             let chat: Box<dyn Chat> = Box::new(replay::Replay::load(rest.as_ref())?);
-            (chat, options.retry.without_waiting())
+            (counted(chat), options.retry.without_waiting())
         }
         None => {
             let chat = openai::OpenAi::new(openai::Config {
@@ -287,8 +338,7 @@ pub fn open(
             (recorded(Box::new(chat))?, options.retry)
         }
     };
-    let budgeted = budget::Budgeted::new(chat, Arc::clone(&options.budget));
-    Ok(Box::new(retry::Retrying::new(Box::new(budgeted), retry)))
+    Ok(Box::new(retry::Retrying::new(chat, retry)))
 }
 
 #[cfg(test)]
@@ -313,6 +363,7 @@ mod testing {
             text: text.to_owned(),
             finish: Finish::Stop,
             usage: Usage {
+                cache_written: 0,
                 input: 1,
                 cached: 0,
                 output: 1,

@@ -15,7 +15,7 @@ use reqwest::redirect;
 use serde_json::{Value, json};
 
 use super::endpoint;
-use super::{Chat, ChatError, ChatReply, ChatRequest, Finish, Speaker, Usage};
+use super::{Chat, ChatError, ChatReply, ChatRequest, Finish, Speaker, Tally, Usage};
 
 /// A key. It prints as `[key]`.
 #[derive(Clone)]
@@ -302,7 +302,7 @@ impl OpenAi {
 }
 
 impl Chat for OpenAi {
-    fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ChatError> {
+    fn complete(&self, request: &ChatRequest, _: &mut Tally) -> Result<ChatReply, ChatError> {
         self.attempt(request)
     }
 
@@ -387,6 +387,7 @@ fn usage(value: &Value) -> Usage {
         cached: count("/prompt_tokens_details/cached_tokens")
             .or_else(|| count("/prompt_cache_hit_tokens"))
             .unwrap_or(0),
+        cache_written: 0,
         output: count("/completion_tokens").unwrap_or(0),
         reasoning: count("/completion_tokens_details/reasoning_tokens").unwrap_or(0),
     }

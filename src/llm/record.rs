@@ -1,5 +1,7 @@
 //! Records every attempt, failed ones too, as one JSON line each, on disk before the reply is used. A line
 //! holds the request, the answer, what it cost and how long it took; never a key, for requests have none.
+//! Before an attempt a short line says that it begins: a process that is killed in mid-call leaves that behind,
+//! and a budget can count what may have been paid.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -10,7 +12,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Chat, ChatError, ChatReply, ChatRequest};
+use super::{Chat, ChatError, ChatReply, ChatRequest, Tally};
 use crate::units::Digest;
 
 /// Format of a line. Raise it when [`Exchange`] changes, and keep reading the old one.
@@ -33,6 +35,25 @@ pub struct Exchange {
     pub outcome: Outcome,
     /// Wall time, milliseconds.
     pub duration_ms: u64,
+}
+
+/// An attempt begins.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Started {
+    /// Over model and request.
+    pub(super) hash: Digest,
+    /// Bytes of the prompt.
+    pub(super) prompt_bytes: u64,
+    /// The longest reply it asks for.
+    pub(super) max_output_tokens: Option<u32>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Line {
+    Started { started: Started },
+    Exchange(Box<Exchange>),
 }
 
 /// What came of an attempt.
@@ -70,21 +91,24 @@ pub(super) fn read(path: &Path) -> Result<Recording, ChatError> {
         message: format!("{}: {message}", path.display()),
     };
     let text = std::fs::read(path).map_err(|error| fault(error.to_string()))?;
-    let mut recording = Recording {
-        exchanges: Vec::new(),
-        torn: None,
-    };
+    let mut recording = Recording::default();
+    let mut begun: Vec<Started> = Vec::new();
     let mut start = 0;
     for (index, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
         let number = index + 1;
         let whole = line.ends_with(b"\n");
         let end = start + line.len();
         if !line.trim_ascii().is_empty() {
-            match serde_json::from_slice::<Exchange>(line) {
-                Ok(exchange) if exchange.version == VERSION => {
-                    recording.exchanges.push((number, exchange));
+            match serde_json::from_slice::<Line>(line) {
+                Ok(Line::Started { started }) => begun.push(started),
+                Ok(Line::Exchange(exchange)) if exchange.version == VERSION => {
+                    // Replies come in any order; one attempt ends one that began.
+                    if let Some(at) = begun.iter().position(|begun| begun.hash == exchange.hash) {
+                        begun.swap_remove(at);
+                    }
+                    recording.exchanges.push((number, *exchange));
                 }
-                Ok(exchange) => {
+                Ok(Line::Exchange(exchange)) => {
                     return Err(fault(format!(
                         "line {number} has format {}, this program reads {VERSION}",
                         exchange.version
@@ -96,13 +120,27 @@ pub(super) fn read(path: &Path) -> Result<Recording, ChatError> {
         }
         start = end;
     }
+    recording.unfinished = begun;
     Ok(recording)
 }
 
+/// Every exchange of a recording (a file, or a folder with an `exchanges.jsonl`), in order.
+pub fn exchanges(path: &Path) -> Result<Vec<Exchange>, ChatError> {
+    let recording = read(&file_of(path))?;
+    Ok(recording
+        .exchanges
+        .into_iter()
+        .map(|(_, exchange)| exchange)
+        .collect())
+}
+
 /// A recording as read.
+#[derive(Default)]
 pub(super) struct Recording {
     /// With their 1-based lines.
     pub(super) exchanges: Vec<(usize, Exchange)>,
+    /// Attempts that began and whose end was not written.
+    pub(super) unfinished: Vec<Started>,
     /// Where a torn last line begins, in bytes.
     pub(super) torn: Option<u64>,
 }
@@ -119,8 +157,9 @@ struct State {
 }
 
 impl Recorder {
-    /// Records to `path`, after what it already holds. One file holds one model's exchanges.
-    pub(super) fn open(inner: Box<dyn Chat>, path: &Path) -> Result<Self, ChatError> {
+    /// Records to `path`, after what it already holds, which is handed back. One file holds one model's
+    /// exchanges.
+    pub(super) fn open(inner: Box<dyn Chat>, path: &Path) -> Result<(Self, Recording), ChatError> {
         let path = file_of(path);
         let fault = |message: String| ChatError::Recording {
             message: format!("{}: {message}", path.display()),
@@ -129,11 +168,10 @@ impl Recorder {
             std::fs::create_dir_all(folder).map_err(|error| fault(error.to_string()))?;
         }
         let mut occurrences = HashMap::new();
-        let mut torn = None;
+        let mut earlier = Recording::default();
         if path.exists() {
             let recording = read(&path)?;
-            torn = recording.torn;
-            for (line, exchange) in recording.exchanges {
+            for (line, exchange) in &recording.exchanges {
                 if exchange.model != inner.model() {
                     return Err(fault(format!(
                         "line {line} was recorded from model `{}`, not `{}`; record to another file",
@@ -143,29 +181,49 @@ impl Recorder {
                 }
                 *occurrences.entry(exchange.hash).or_insert(0) += 1;
             }
+            earlier = recording;
         }
         let file = OpenOptions::new()
             .create(true)
             .append(true)
             .open(&path)
             .map_err(|error| fault(error.to_string()))?;
-        if let Some(length) = torn {
+        if let Some(length) = earlier.torn {
             file.set_len(length)
                 .map_err(|error| fault(error.to_string()))?;
         }
         let state = Mutex::new(State { file, occurrences });
-        Ok(Self { inner, path, state })
+        Ok((Self { inner, path, state }, earlier))
+    }
+}
+
+impl Recorder {
+    fn append(&self, line: &Line) -> Result<(), ChatError> {
+        let fault = |message: String| ChatError::Recording {
+            message: format!("{}: {message}", self.path.display()),
+        };
+        let mut bytes = serde_json::to_vec(line).map_err(|error| fault(error.to_string()))?;
+        bytes.push(b'\n');
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state
+            .file
+            .write_all(&bytes)
+            .and_then(|()| state.file.sync_data())
+            .map_err(|error| fault(error.to_string()))
     }
 }
 
 impl Chat for Recorder {
-    fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ChatError> {
-        let fault = |message: String| ChatError::Recording {
-            message: format!("{}: {message}", self.path.display()),
-        };
+    fn complete(&self, request: &ChatRequest, tally: &mut Tally) -> Result<ChatReply, ChatError> {
         let hash = request_hash(self.model(), request)?;
+        let started = Started {
+            hash,
+            prompt_bytes: request.bytes(),
+            max_output_tokens: request.max_output_tokens,
+        };
+        self.append(&Line::Started { started })?;
         let start = Instant::now();
-        let result = self.inner.complete(request);
+        let result = self.inner.complete(request, tally);
         let duration = start.elapsed();
 
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -183,14 +241,10 @@ impl Chat for Recorder {
             duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
         };
         *occurrence += 1;
-        let mut line = serde_json::to_vec(&exchange).map_err(|error| fault(error.to_string()))?;
-        line.push(b'\n');
+        tally.exchanges.push(hash);
+        drop(state);
         // A reply was paid for: it is on disk before anyone acts on it.
-        state
-            .file
-            .write_all(&line)
-            .and_then(|()| state.file.sync_data())
-            .map_err(|error| fault(error.to_string()))?;
+        self.append(&Line::Exchange(Box::new(exchange)))?;
         result
     }
 

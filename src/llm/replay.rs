@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use super::record::{Exchange, Outcome, file_of, read, request_hash};
-use super::{Chat, ChatError, ChatReply, ChatRequest};
+use super::{Chat, ChatError, ChatReply, ChatRequest, Tally};
 use crate::units::Digest;
 
 pub(super) struct Replay {
@@ -94,7 +94,7 @@ impl Replay {
 }
 
 impl Chat for Replay {
-    fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ChatError> {
+    fn complete(&self, request: &ChatRequest, tally: &mut Tally) -> Result<ChatReply, ChatError> {
         let hash = request_hash(&self.model, request)?;
         let Some(answers) = self.answers.get(&hash) else {
             return Err(self.unrecorded(hash, request));
@@ -104,6 +104,7 @@ impl Chat for Replay {
         match answers.get(*turn) {
             Some(outcome) => {
                 *turn += 1;
+                tally.exchanges.push(hash);
                 match outcome.clone() {
                     Outcome::Reply(reply) => Ok(reply),
                     Outcome::Error(error) => Err(error),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 
-use super::{Chat, ChatError, ChatReply, ChatRequest};
+use super::{Chat, ChatError, ChatReply, ChatRequest, Tally};
 
 /// How failed attempts are repeated.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,7 +51,7 @@ impl Retrying {
 }
 
 impl Chat for Retrying {
-    fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ChatError> {
+    fn complete(&self, request: &ChatRequest, tally: &mut Tally) -> Result<ChatReply, ChatError> {
         let mut delays = ExponentialBuilder::new()
             .with_jitter()
             .with_min_delay(self.policy.min_delay)
@@ -61,7 +61,7 @@ impl Chat for Retrying {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let (message, asked) = match self.inner.complete(request) {
+            let (message, asked) = match self.inner.complete(request, tally) {
                 Err(ChatError::Transient {
                     message,
                     retry_after_ms,
@@ -108,7 +108,7 @@ mod tests {
     }
 
     impl Chat for Fails {
-        fn complete(&self, _: &ChatRequest) -> Result<ChatReply, ChatError> {
+        fn complete(&self, _: &ChatRequest, _: &mut Tally) -> Result<ChatReply, ChatError> {
             match self.left.lock().expect("not poisoned").pop() {
                 Some(error) => Err(error),
                 None => Ok(reply("fine")),
@@ -137,7 +137,7 @@ mod tests {
         let inner = Fails {
             left: Mutex::new(errors),
         };
-        Retrying::new(Box::new(inner), policy).complete(&question("q"))
+        Retrying::new(Box::new(inner), policy).complete(&question("q"), &mut Tally::default())
     }
 
     #[test]

@@ -30,7 +30,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::Deserialize;
 
 use super::record::request_hash;
-use super::{Chat, ChatError, ChatReply, ChatRequest, Finish, Usage};
+use super::{Chat, ChatError, ChatReply, ChatRequest, Finish, Tally, Usage};
 use crate::units::Digest;
 
 #[derive(Debug, Deserialize)]
@@ -122,7 +122,7 @@ impl Script {
 }
 
 impl Chat for Script {
-    fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ChatError> {
+    fn complete(&self, request: &ChatRequest, _: &mut Tally) -> Result<ChatReply, ChatError> {
         let fitting = self.fitting(request);
         if fitting.is_empty() {
             return Err(ChatError::Unrecorded {

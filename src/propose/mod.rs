@@ -11,6 +11,7 @@ pub use llm::{AskOptions, ModelProposer};
 pub use rewrites::Rewrites;
 use serde::{Deserialize, Serialize};
 
+use crate::llm::Tally;
 use crate::source::{Setting, Source};
 use crate::task::{Role, Task};
 use crate::verdict::Verdict;
@@ -20,8 +21,13 @@ pub trait Proposer: Send + Sync {
     /// `rewrites`, `model`: as events and reports name it.
     fn name(&self) -> &str;
 
-    /// Answers one request. `Ok(vec![])` means it has nothing (more) to propose here.
-    fn propose(&self, request: &ProposalRequest<'_>) -> Result<Vec<Proposal>, ProposeError>;
+    /// Answers one request. `Ok(vec![])` means it has nothing (more) to propose here. What a model's calls
+    /// cost is added to `tally`, whether or not there is a proposal.
+    fn propose(
+        &self,
+        request: &ProposalRequest<'_>,
+        tally: &mut Tally,
+    ) -> Result<Vec<Proposal>, ProposeError>;
 }
 
 /// Who proposes what comes next, as typed and stored.
@@ -38,6 +44,44 @@ pub enum ProposerKind {
     Model,
 }
 
+/// What a model is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ask {
+    /// Other knob settings, no change of the text.
+    KnobChange,
+    /// A change of a few lines.
+    LocalEdit,
+    /// Another way to do the work: most of the text may change.
+    Restructure,
+    /// A constant of the code left open as a knob.
+    NewKnob,
+    /// What makes a broken source right.
+    Repair,
+}
+
+impl Ask {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::KnobChange,
+        Self::LocalEdit,
+        Self::Restructure,
+        Self::NewKnob,
+        Self::Repair,
+    ];
+
+    /// As prompts, events and reports name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::KnobChange => "knob-change",
+            Self::LocalEdit => "local-edit",
+            Self::Restructure => "restructure",
+            Self::NewKnob => "new-knob",
+            Self::Repair => "repair",
+        }
+    }
+}
+
 /// What a proposer may know.
 pub struct ProposalRequest<'a> {
     /// The task.
@@ -50,8 +94,31 @@ pub struct ProposalRequest<'a> {
     pub feedback: Option<&'a Verdict>,
     /// What was tried on this node before and how it ended, oldest first: (edit, outcome).
     pub history: &'a [(String, String)],
+    /// The edits that led to this node and how each ended, from the first on.
+    pub path: &'a [(String, String)],
+    /// What was tried beside that path and how it ended, oldest first.
+    pub beside: &'a [(String, String)],
+    /// What a model is to send; `None` leaves it to what the feedback calls for.
+    pub ask: Option<Ask>,
     /// Counts requests of this proposer on this node from 0: a rewriter's turn, a model's attempt.
     pub attempt: u32,
+}
+
+impl<'a> ProposalRequest<'a> {
+    /// The first request about a source of which nothing is known yet.
+    pub fn first(task: &'a Task, source: &'a Arc<Source>) -> Self {
+        Self {
+            task,
+            source,
+            setting: None,
+            feedback: None,
+            history: &[],
+            path: &[],
+            beside: &[],
+            ask: None,
+            attempt: 0,
+        }
+    }
 }
 
 /// A proposed child.
@@ -73,7 +140,10 @@ pub enum ProposeError {
     /// The reply could not be used; the message goes into the next prompt.
     #[error("{0}")]
     Unusable(String),
-    /// The proposer is out of service; the search goes on without it.
+    /// The proposer is out of service for now: a server that does not answer. It may be asked again later.
+    #[error("{0}")]
+    Away(String),
+    /// The proposer is out of service for good; the search goes on without it.
     #[error("{0}")]
     Unavailable(String),
 }

@@ -226,6 +226,9 @@ impl Printer {
                 "       a proposal could not be used: {}",
                 first_line(message)
             )),
+            Event::Away { by, message, .. } => Some(format!(
+                "       the {by} proposer does not answer, going on without it for now: {message}"
+            )),
             Event::Unavailable { by, message, .. } => Some(format!(
                 "       the {by} proposer is out of service, going on without it: {message}"
             )),

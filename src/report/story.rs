@@ -282,6 +282,7 @@ impl Teller {
             Event::ExpandFailed { message, .. } => {
                 self.ending("no usable proposal", Some(message));
             }
+            Event::Away { message, .. } => self.ending("proposer away", Some(message)),
             Event::Unavailable { message, .. } => self.ending("proposer gone", Some(message)),
         }
     }

@@ -7,20 +7,29 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::asks::Asks;
 use super::graph::{EdgeId, Graph, NodeId, Refused};
 use super::params::SearchParams;
-use super::policy::{Action, Content, Expanders, Origin, Policy, SourceState, source};
+use super::policy::{Action, Content, Expanders, Origin, Policy, Service, SourceState, source};
 use super::request::{
-    Applied, ApplyError, Child, Expander, Grown, Next, Outcome, Request, Root, Ticket,
+    Applied, ApplyError, Child, Cost, Expander, Grown, Next, Outcome, Request, Root, Ticket,
 };
 use super::stop::{Progress, StopReason};
 use super::tuner::{Trial, Tuner};
 use super::value::Value;
+use crate::propose::Ask;
 use crate::source::{Point, Setting, Source};
 use crate::units::{Digest, Nanos};
+use crate::verdict::Bottleneck;
 
 /// How fast old gains are forgotten: the weight of the newest.
 const GAIN_MEMORY: f64 = 0.1;
+
+/// Times in a row that a model may fail to answer before a search with nothing else to do ends.
+const MOST_AWAY: u32 = 3;
+
+/// A model's rest doubles at most so often.
+const LONGEST_REST: u32 = 6;
 
 /// A search under way.
 #[derive(Clone, Debug)]
@@ -43,8 +52,15 @@ pub struct Search {
 /// A request in flight.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 enum Flight {
-    Evaluation { node: NodeId, point: Point },
-    Expansion { node: NodeId, by: Expander },
+    Evaluation {
+        node: NodeId,
+        point: Point,
+    },
+    Expansion {
+        node: NodeId,
+        by: Expander,
+        ask: Option<Ask>,
+    },
 }
 
 /// A node as reports read it.
@@ -77,9 +93,16 @@ impl Search {
     pub fn new(params: SearchParams, seed: u64, roots: Vec<Root>, by: &[Expander]) -> Self {
         let expanders = Expanders {
             rewrites: by.contains(&Expander::Rewrites),
-            model: by.contains(&Expander::Model),
+            model: match by.contains(&Expander::Model) {
+                true => Service::On,
+                false => Service::Off,
+            },
+            model_in_flight: 0,
+            model_full: params.model_window == 0,
+            model_away: 0,
             rewrite_gain: params.rewrite_gain,
             model_gain: params.model_gain,
+            asks: Asks::default(),
         };
         let mut search = Self {
             params,
@@ -117,7 +140,8 @@ impl Search {
         if let Some(reason) = self.params.stop.reached(&self.progress, elapsed) {
             return Next::Done(reason);
         }
-        if self.flights.len() >= self.params.window.max(1) as usize {
+        let judging = self.flights.len() - self.expanders.model_in_flight as usize;
+        if judging >= self.params.window.max(1) as usize {
             return Next::Wait;
         }
         let planned = self.progress.judged + self.evaluations_in_flight;
@@ -129,11 +153,21 @@ impl Search {
         {
             return Next::Wait;
         }
-        match self.decide() {
-            Some((path, node, action)) => Next::Request(self.dispatch(&path, node, action)),
-            None if self.flights.is_empty() => Next::Done(StopReason::Exhausted),
-            None => Next::Wait,
+        if let Some((path, node, action)) = self.decide() {
+            return Next::Request(self.dispatch(&path, node, action));
         }
+        if !self.flights.is_empty() {
+            return Next::Wait;
+        }
+        // Nothing but the model is left to ask: it is tried once more, but not for ever.
+        let resting = matches!(self.expanders.model, Service::Away { .. });
+        if resting && self.expanders.model_away < MOST_AWAY {
+            self.recall_model();
+            if let Some((path, node, action)) = self.decide() {
+                return Next::Request(self.dispatch(&path, node, action));
+            }
+        }
+        Next::Done(StopReason::Exhausted)
     }
 
     /// Tells how a request ended.
@@ -145,18 +179,20 @@ impl Search {
             .ok_or(ApplyError::NotInFlight(ticket))?
             .clone();
         let applied = match (flight, outcome) {
-            (Flight::Evaluation { node, point }, Outcome::Evaluated { value, .. }) => {
-                self.evaluated(node, &point, *value)
+            (Flight::Evaluation { node, point }, Outcome::Evaluated { value, limit, .. }) => {
+                self.evaluated(node, &point, *value, *limit)
             }
-            (Flight::Expansion { node, by }, Outcome::Expanded { children, .. }) => {
-                self.expanded(node, by, children)
+            (Flight::Expansion { node, by, ask }, Outcome::Expanded { children, cost, .. }) => {
+                self.answered(by, ask, *cost);
+                self.expanded(node, by, ask, children)
             }
-            (Flight::Expansion { node, by }, Outcome::ExpandFailed { .. }) => {
+            (Flight::Expansion { node, by, ask }, Outcome::ExpandFailed { cost, .. }) => {
+                self.answered(by, ask, *cost);
                 self.expand_failed(node, by);
                 Applied::default()
             }
-            (Flight::Expansion { node, by }, Outcome::Unavailable { .. }) => {
-                self.unavailable(node, by);
+            (Flight::Expansion { node, by, ask }, Outcome::Unavailable { passing, .. }) => {
+                self.unavailable(node, by, ask, *passing);
                 Applied::default()
             }
             (Flight::Evaluation { .. }, _) | (Flight::Expansion { .. }, _) => {
@@ -243,7 +279,8 @@ impl Search {
                     (
                         (&state.label, state.source.digest(), state.tuner.state()),
                         (state.valid, state.origin, state.rewrites, state.model),
-                        (state.repairs, state.tune_gain),
+                        (state.repairs, state.tune_gain, state.limit),
+                        (state.asked_here, &state.guesses),
                     )
                 });
                 let mut edges: Vec<_> = self
@@ -343,13 +380,18 @@ impl Search {
                 let attempt = expander.asked;
                 expander.asked += 1;
                 expander.in_flight = true;
+                let ask = match by {
+                    Expander::Rewrites => None,
+                    Expander::Model => Some(self.choose_ask(node)),
+                };
                 let request = Request::Expand {
                     ticket,
                     node,
                     by,
                     attempt,
+                    ask,
                 };
-                (request, Flight::Expansion { node, by })
+                (request, Flight::Expansion { node, by, ask })
             }
         };
         self.flights.insert(ticket, flight);
@@ -372,7 +414,31 @@ impl Search {
         }
     }
 
-    fn evaluated(&mut self, id: NodeId, point: &Point, value: Value) -> Applied {
+    /// What the model is asked for, and that it is asked.
+    fn choose_ask(&mut self, id: NodeId) -> Ask {
+        let state = self.state_mut(id);
+        let ask = if state.is_broken() {
+            Ask::Repair
+        } else {
+            let (limit, here) = (state.limit, state.asked_here);
+            let knobs = state.source.space().len() > 1;
+            let gain = self.params.model_gain;
+            self.expanders.asks.choose(limit, &here, gain, knobs)
+        };
+        self.state_mut(id).asked_here[ask as usize] += 1;
+        self.expanders.asks.asked(ask);
+        self.expanders.model_in_flight += 1;
+        self.set_model_full();
+        ask
+    }
+
+    fn evaluated(
+        &mut self,
+        id: NodeId,
+        point: &Point,
+        value: Value,
+        limit: Option<Bottleneck>,
+    ) -> Applied {
         self.evaluations_in_flight -= 1;
         self.progress.record(value.cost(), &self.params.stop);
         let trial = self.params.trial as usize;
@@ -380,6 +446,13 @@ impl Search {
         let state = self.state_mut(id);
         state.tuner.tell(point, value);
         state.valid += u32::from(value != Value::Failed);
+        if value
+            .cost()
+            .is_some_and(|cost| before.is_none_or(|before| cost < before))
+        {
+            state.limit = limit;
+        }
+        let guessed = state.guessed(point, value);
         let gain = match (before, value.cost()) {
             (Some(before), Some(cost)) => (1.0 - cost.get() / before.get()).max(0.0),
             (Some(_), None) | (None, _) => 0.0,
@@ -403,7 +476,15 @@ impl Search {
                 (Some(parent), Some(own)) => (1.0 - own.get() / parent.get()).max(0.0),
                 (None, _) | (_, None) => 0.0,
             };
-            self.learn_gain(origin.by, gain);
+            self.learn_gain(origin.by, origin.ask, gain);
+        }
+        if let Some(gain) = guessed {
+            self.expanders.asks.gained(Ask::KnobChange, gain);
+        }
+        if let Service::Away { until } = self.expanders.model
+            && self.progress.judged >= until
+        {
+            self.recall_model();
         }
         let best = value
             .cost()
@@ -418,10 +499,16 @@ impl Search {
         }
     }
 
-    fn expanded(&mut self, id: NodeId, by: Expander, children: &[Child]) -> Applied {
+    fn expanded(
+        &mut self,
+        id: NodeId,
+        by: Expander,
+        ask: Option<Ask>,
+        children: &[Child],
+    ) -> Applied {
         let grown: Vec<Grown> = children
             .iter()
-            .map(|child| self.adopt(id, by, child))
+            .map(|child| self.adopt(id, by, ask, child))
             .collect();
         let fresh = grown.iter().any(|grown| match grown {
             Grown::New { .. } | Grown::Joined { .. } => true,
@@ -447,10 +534,14 @@ impl Search {
         }
     }
 
-    fn adopt(&mut self, parent: NodeId, by: Expander, child: &Child) -> Grown {
+    fn adopt(&mut self, parent: NodeId, by: Expander, ask: Option<Ask>, child: &Child) -> Grown {
         let mut first = points(&child.source, &child.settings);
         let known = self.by_digest.get(&child.source.digest()).copied();
         if known == Some(parent) {
+            if ask.is_some() {
+                let before = self.graph.node(parent).own;
+                self.state_mut(parent).expect_guesses(before, &first);
+            }
             let fresh = self.suggest(parent, first);
             return Grown::Settings { fresh };
         }
@@ -474,6 +565,7 @@ impl Search {
         };
         let origin = Origin {
             by,
+            ask,
             parent_best: self.graph.node(parent).own,
             credited: false,
         };
@@ -490,21 +582,78 @@ impl Search {
         expander.failures += 1;
         // Rewrites end by themselves; a model is given up after some repairs.
         expander.closed |= by == Expander::Model && expander.failures > patience;
-        self.learn_gain(by, 0.0);
+        self.learn_gain(by, None, 0.0);
         self.refresh(id);
     }
 
-    fn unavailable(&mut self, id: NodeId, by: Expander) {
+    fn unavailable(&mut self, id: NodeId, by: Expander, ask: Option<Ask>, passing: bool) {
         self.state_mut(id).expander_mut(by).in_flight = false;
+        if let Some(ask) = ask {
+            self.state_mut(id).asked_here[ask as usize] -= 1;
+            self.expanders.asks.withdrawn(ask);
+            self.model_returned();
+        }
         match by {
             Expander::Rewrites => self.expanders.rewrites = false,
-            Expander::Model => self.expanders.model = false,
+            Expander::Model => {
+                self.expanders.model = match self.expanders.model {
+                    Service::Off => Service::Off,
+                    _ if !passing => Service::Off,
+                    // Another call of the same outage.
+                    Service::Away { until } => Service::Away { until },
+                    Service::On => {
+                        let times = self.expanders.model_away.min(LONGEST_REST);
+                        self.expanders.model_away += 1;
+                        let rest = self.params.model_rest.max(1).saturating_mul(1 << times);
+                        Service::Away {
+                            until: self.progress.judged.saturating_add(rest),
+                        }
+                    }
+                };
+            }
         }
+        self.refresh_all();
+    }
+
+    /// An expander answered, well or badly.
+    fn answered(&mut self, by: Expander, ask: Option<Ask>, cost: Cost) {
+        if let Some(ask) = ask {
+            self.expanders.asks.answered(ask, cost);
+            self.model_returned();
+        }
+        match by {
+            Expander::Rewrites => {}
+            Expander::Model => self.expanders.model_away = 0,
+        }
+    }
+
+    fn model_returned(&mut self) {
+        self.expanders.model_in_flight -= 1;
+        self.set_model_full();
+    }
+
+    fn recall_model(&mut self) {
+        self.expanders.model = Service::On;
+        self.refresh_all();
+    }
+
+    fn set_model_full(&mut self) {
+        let full = self.expanders.model_in_flight >= self.params.model_window;
+        if full != self.expanders.model_full {
+            self.expanders.model_full = full;
+            self.refresh_all();
+        }
+    }
+
+    fn refresh_all(&mut self) {
         let all: Vec<NodeId> = self.graph.ids().collect();
         all.into_iter().for_each(|id| self.refresh(id));
     }
 
-    fn learn_gain(&mut self, by: Expander, gain: f64) {
+    fn learn_gain(&mut self, by: Expander, ask: Option<Ask>, gain: f64) {
+        if let Some(ask) = ask {
+            self.expanders.asks.gained(ask, gain);
+        }
         let believed = match by {
             Expander::Rewrites => &mut self.expanders.rewrite_gain,
             Expander::Model => &mut self.expanders.model_gain,
@@ -533,6 +682,9 @@ impl Search {
             model: Default::default(),
             repairs: made.map_or(0, |(_, repairs)| repairs),
             tune_gain: self.params.tune_gain,
+            limit: None,
+            asked_here: Default::default(),
+            guesses: None,
         };
         let node = self
             .graph

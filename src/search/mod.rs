@@ -11,6 +11,7 @@
 //! until [`Next::Wait`] and tells outcomes in ticket order is deterministic whatever its threads do.
 //! No threads, no I/O, no clock: seed and elapsed time are passed in.
 
+mod asks;
 mod engine;
 pub mod graph;
 mod params;
@@ -24,7 +25,7 @@ pub use engine::{NodeView, Search};
 pub use graph::{EdgeId, NodeId};
 pub use params::{SearchParams, Start, Surrogate, TunerParams};
 pub use request::{
-    Applied, ApplyError, Child, Expander, Grown, Next, Outcome, Request, Root, Ticket,
+    Applied, ApplyError, Child, Cost, Expander, Grown, Next, Outcome, Request, Root, Ticket,
 };
 pub use stop::{Plateau, Progress, StopReason, StopRules};
 pub use value::Value;

@@ -27,6 +27,10 @@ pub struct SearchParams {
     pub rewrite_cost: f64,
     /// What one model call costs, in evaluations.
     pub model_cost: f64,
+    /// Model calls in flight at once, besides `window`: a slow model does not hold up the judge.
+    pub model_window: u32,
+    /// Evaluations until a model that did not answer is asked again; twice as many each further time.
+    pub model_rest: u32,
     /// Reward a rewrite is believed to gain before any was tried here.
     pub rewrite_gain: f64,
     /// Reward a model's edit is believed to gain before any was tried here.
@@ -53,6 +57,8 @@ impl Default for SearchParams {
             repairs: 2,
             rewrite_cost: 1.0,
             model_cost: 8.0,
+            model_window: 2,
+            model_rest: 10,
             rewrite_gain: 0.03,
             model_gain: 0.15,
             tune_gain: 0.1,

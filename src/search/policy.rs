@@ -5,12 +5,16 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::asks::{AskedHere, Asks};
 use super::graph::{EdgeId, Graph, Node, NodeId};
 use super::params::SearchParams;
 use super::request::Expander;
 use super::tuner::Tuner;
-use crate::source::Source;
+use super::value::Value;
+use crate::propose::Ask;
+use crate::source::{Point, Source};
 use crate::units::Nanos;
+use crate::verdict::Bottleneck;
 
 /// What a node of the graph holds.
 #[derive(Clone, Debug)]
@@ -37,16 +41,34 @@ pub(super) struct SourceState {
     pub(super) repairs: u32,
     /// What one more setting is believed to gain, as a fraction of the cost.
     pub(super) tune_gain: f64,
+    /// What limits its best setting.
+    pub(super) limit: Option<Bottleneck>,
+    /// What a model was asked for here.
+    pub(super) asked_here: AskedHere,
+    /// Settings that a model chose and that are not judged yet.
+    pub(super) guesses: Option<Guesses>,
 }
 
 /// Who made a source, from what.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Origin {
     pub(super) by: Expander,
+    /// What a model was asked for.
+    pub(super) ask: Option<Ask>,
     /// The parent's best cost when it was made.
     pub(super) parent_best: Option<Nanos>,
     /// Whether its success was credited to who made it.
     pub(super) credited: bool,
+}
+
+/// A model's choice of settings, to be credited once all are judged.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Guesses {
+    /// The node's best cost before them.
+    pub(super) before: Nanos,
+    pub(super) left: Vec<Point>,
+    /// The best cost among them.
+    pub(super) best: Option<Nanos>,
 }
 
 /// One expander's record on one node.
@@ -66,16 +88,34 @@ pub(super) struct ExpanderState {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Expanders {
     pub(super) rewrites: bool,
-    pub(super) model: bool,
+    pub(super) model: Service,
+    /// Model calls in flight, and whether there may be no more.
+    pub(super) model_in_flight: u32,
+    pub(super) model_full: bool,
+    /// Times in a row that the model did not answer.
+    pub(super) model_away: u32,
     pub(super) rewrite_gain: f64,
     pub(super) model_gain: f64,
+    pub(super) asks: Asks,
+}
+
+/// Whether an expander answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Service {
+    On,
+    /// Not before so many evaluations are judged.
+    Away {
+        until: u32,
+    },
+    Off,
 }
 
 impl Expanders {
     fn enabled(&self, by: Expander) -> bool {
         match by {
             Expander::Rewrites => self.rewrites,
-            Expander::Model => self.model,
+            Expander::Model => self.model == Service::On && !self.model_full,
         }
     }
 }
@@ -107,6 +147,45 @@ impl SourceState {
     /// Judged, and never valid.
     pub(super) fn is_broken(&self) -> bool {
         self.valid == 0 && self.tuner.judged() > 0
+    }
+
+    /// Remembers which settings a model chose, to see what they gain. Settings beside a source that has no
+    /// time yet gain nothing that could be told from luck.
+    pub(super) fn expect_guesses(&mut self, before: Option<Nanos>, points: &[Point]) {
+        let known = |point: &Point| {
+            self.tuner
+                .trials()
+                .iter()
+                .any(|trial| trial.point == *point)
+        };
+        let left: Vec<Point> = points
+            .iter()
+            .filter(|point| !known(point))
+            .cloned()
+            .collect();
+        self.guesses = before.filter(|_| !left.is_empty()).map(|before| Guesses {
+            before,
+            left,
+            best: None,
+        });
+    }
+
+    /// A setting was judged; the gain of a model's choice once the last of it was.
+    pub(super) fn guessed(&mut self, point: &Point, value: Value) -> Option<f64> {
+        let guesses = self.guesses.as_mut()?;
+        let at = guesses.left.iter().position(|left| left == point)?;
+        guesses.left.swap_remove(at);
+        guesses.best = guesses
+            .best
+            .into_iter()
+            .chain(value.cost())
+            .min_by(|a, b| a.get().total_cmp(&b.get()));
+        if !guesses.left.is_empty() {
+            return None;
+        }
+        let done = self.guesses.take()?;
+        let best = done.best?;
+        Some((1.0 - best.get() / done.before.get()).max(0.0))
     }
 
     fn can_tune(&self, params: &SearchParams) -> bool {

@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::graph::NodeId;
 use super::stop::StopReason;
 use super::value::Value;
+use crate::propose::Ask;
 use crate::source::{Point, Setting, Source};
+use crate::verdict::Bottleneck;
 
 /// Numbers requests from 0, without gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -85,6 +87,9 @@ pub enum Request {
         by: Expander,
         /// Counts requests of this expander on this node, from 0.
         attempt: u32,
+        /// What a model is asked for; rewrites are asked for nothing in particular.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ask: Option<Ask>,
     },
 }
 
@@ -124,6 +129,8 @@ pub enum Outcome {
         ticket: Ticket,
         /// What counts of its verdict.
         value: Value,
+        /// What limits a valid kernel, where that is known.
+        limit: Option<Bottleneck>,
     },
     /// What an expander proposed; none means that it has nothing more to propose for this node.
     Expanded {
@@ -131,16 +138,22 @@ pub enum Outcome {
         ticket: Ticket,
         /// In the order proposed.
         children: Vec<Child>,
+        /// What the answer cost.
+        cost: Cost,
     },
     /// The expander's answer could not be used (an unusable reply, a source that does not parse).
     ExpandFailed {
         /// Of the request.
         ticket: Ticket,
+        /// What the answer cost.
+        cost: Cost,
     },
     /// The expander is out of service: the search goes on without it.
     Unavailable {
         /// Of the request.
         ticket: Ticket,
+        /// It may be asked again later.
+        passing: bool,
     },
 }
 
@@ -150,9 +163,29 @@ impl Outcome {
         match self {
             Self::Evaluated { ticket, .. }
             | Self::Expanded { ticket, .. }
-            | Self::ExpandFailed { ticket }
-            | Self::Unavailable { ticket } => *ticket,
+            | Self::ExpandFailed { ticket, .. }
+            | Self::Unavailable { ticket, .. } => *ticket,
         }
+    }
+}
+
+/// What an answer cost: dollars where the model has a price, else millions of tokens; one unit in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Cost(f64);
+
+impl Cost {
+    /// Nothing: what a mechanical rewrite costs.
+    pub const FREE: Self = Self(0.0);
+
+    /// `None` unless it is finite and not negative.
+    pub fn new(cost: f64) -> Option<Self> {
+        (cost.is_finite() && cost >= 0.0).then_some(Self(cost))
+    }
+
+    /// The value.
+    pub fn get(self) -> f64 {
+        self.0
     }
 }
 

@@ -4,14 +4,16 @@
 use serde::{Deserialize, Serialize};
 
 use crate::evaluate::Evaluation;
+use crate::llm::Spent;
+use crate::propose::Ask;
 use crate::search::{Expander, Grown, NodeId, StopReason, Ticket};
 use crate::source::{Point, Setting};
 use crate::units::Digest;
 use crate::verdict::Claim;
 
 /// Version of the log's lines and of `run.toml`. 2 added [`Event::Confirmed`]
-/// and `baselines`.
-pub const FORMAT: u32 = 2;
+/// and `baselines`; 3 what a model was asked and what that cost, and [`Event::Away`].
+pub const FORMAT: u32 = 3;
 
 /// The oldest version that is still read.
 pub const OLDEST_FORMAT: u32 = 1;
@@ -62,6 +64,9 @@ pub enum Event {
         by: Expander,
         /// The children, their sources in the object store.
         children: Vec<StoredChild>,
+        /// What a model was asked; absent for rewrites and in formats before 3.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        asked: Option<Box<Asked>>,
     },
     /// A proposer's answer could not be used.
     ExpandFailed {
@@ -73,6 +78,23 @@ pub enum Event {
         by: Expander,
         /// Told to the next attempt.
         message: String,
+        /// What a model was asked; absent for rewrites and in formats before 3.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        asked: Option<Box<Asked>>,
+    },
+    /// A proposer is out of service for now; the search goes on without it and asks again later.
+    Away {
+        /// The request's number.
+        ticket: Ticket,
+        /// The parent.
+        node: NodeId,
+        /// Who.
+        by: Expander,
+        /// Why.
+        message: String,
+        /// What a model was asked.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        asked: Option<Box<Asked>>,
     },
     /// A proposer is out of service; the search goes on without it.
     Unavailable {
@@ -84,6 +106,9 @@ pub enum Event {
         by: Expander,
         /// Why.
         message: String,
+        /// What a model was asked; absent for rewrites and in formats before 3.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        asked: Option<Box<Asked>>,
     },
     /// A kernel that led when the search ended was judged again, in full and past every cache: it may be
     /// called the winner, or it is refuted.
@@ -119,6 +144,7 @@ impl Event {
             Self::Evaluated { ticket, .. }
             | Self::Expanded { ticket, .. }
             | Self::ExpandFailed { ticket, .. }
+            | Self::Away { ticket, .. }
             | Self::Unavailable { ticket, .. } => Some(*ticket),
             Self::Confirmed { .. } | Self::Finished { .. } => None,
         }
@@ -130,10 +156,36 @@ impl Event {
             Self::Evaluated { node, .. } | Self::Confirmed { node, .. } => Some(*node),
             Self::Expanded { .. }
             | Self::ExpandFailed { .. }
+            | Self::Away { .. }
             | Self::Unavailable { .. }
             | Self::Finished { .. } => None,
         }
     }
+
+    /// What a model was asked; `None` for what asked none.
+    pub fn asked(&self) -> Option<&Asked> {
+        match self {
+            Self::Expanded { asked, .. }
+            | Self::ExpandFailed { asked, .. }
+            | Self::Away { asked, .. }
+            | Self::Unavailable { asked, .. } => asked.as_deref(),
+            Self::Evaluated { .. } | Self::Confirmed { .. } | Self::Finished { .. } => None,
+        }
+    }
+}
+
+/// What a model was asked and what that cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Asked {
+    /// What for.
+    pub ask: Ask,
+    /// Every call of it, failed ones included.
+    pub spent: Spent,
+    /// Its exchanges in `exchanges.jsonl`, by hash, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub exchanges: Vec<Digest>,
+    /// Wall time, in milliseconds.
+    pub took_ms: u64,
 }
 
 /// A kernel's files, in the object store.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use warptree::llm::{
     Budget, Chat, ChatError, ChatReply, ChatRequest, Finish, Limits, Message, OpenOptions,
-    RetryPolicy, Secret, Speaker, Usage, open,
+    RetryPolicy, Secret, Speaker, Tally, Usage, open,
 };
 
 use crate::server::{Server, Turn, completion, refusal};
@@ -44,7 +44,7 @@ fn client(server: &Server) -> Box<dyn Chat> {
 
 fn ask(turns: Vec<Turn>) -> (Result<ChatReply, ChatError>, Server) {
     let server = Server::start(turns);
-    let reply = client(&server).complete(&request("Go."));
+    let reply = client(&server).complete(&request("Go."), &mut Tally::default());
     (reply, server)
 }
 
@@ -65,6 +65,7 @@ fn a_request_is_a_chat_completion_and_the_reply_comes_back_with_its_usage() {
             text: "hello".to_owned(),
             finish: Finish::Stop,
             usage: Usage {
+                cache_written: 0,
                 input: 100,
                 cached: 64,
                 output: 20,
@@ -157,7 +158,7 @@ fn a_dead_endpoint_ends_in_one_message() {
     // Nobody listens on the discard port.
     let nobody = open("m", Some("http://127.0.0.1:9"), &options()).expect("well formed");
     let error = nobody
-        .complete(&request("x"))
+        .complete(&request("x"), &mut Tally::default())
         .expect_err("refused")
         .to_string();
     assert!(error.contains("cannot be reached"), "{error}");
@@ -260,8 +261,16 @@ fn the_length_parameter_is_learnt_from_the_server() {
         ok("b"),
     ]);
     let client = client(&server);
-    assert!(client.complete(&request("x")).is_ok());
-    assert!(client.complete(&request("y")).is_ok());
+    assert!(
+        client
+            .complete(&request("x"), &mut Tally::default())
+            .is_ok()
+    );
+    assert!(
+        client
+            .complete(&request("y"), &mut Tally::default())
+            .is_ok()
+    );
     let named: Vec<_> = server
         .asked()
         .iter()
@@ -328,17 +337,23 @@ fn every_attempt_counts_against_the_budget() {
         fails(500, "x", "oops"),
         ok("never"),
     ]);
-    let budget = Arc::new(Budget::new(Limits {
-        calls: Some(2),
-        tokens: None,
-    }));
+    let budget = Arc::new(
+        Budget::new(
+            Limits {
+                calls: Some(2),
+                ..Limits::default()
+            },
+            None,
+        )
+        .expect("no dollars"),
+    );
     let options = OpenOptions {
         budget: Arc::clone(&budget),
         ..options()
     };
     let client = open("m", Some(&server.base), &options).expect("opens");
     let error = client
-        .complete(&request("x"))
+        .complete(&request("x"), &mut Tally::default())
         .expect_err("two calls are not enough");
     assert!(matches!(error, ChatError::Exhausted { .. }), "{error}");
     assert_eq!(server.asked().len(), 2);

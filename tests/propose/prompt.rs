@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use warptree::llm::{
-    Chat, ChatError, ChatReply, ChatRequest, Finish, OpenOptions, Speaker, Usage, open,
+    Chat, ChatError, ChatReply, ChatRequest, Finish, OpenOptions, Speaker, Tally, Usage, open,
 };
 use warptree::propose::{AskOptions, ModelProposer, ProposalRequest, ProposeError, Proposer};
 use warptree::verdict::{Diagnostic, Severity, Verdict};
@@ -19,7 +19,7 @@ struct Listens {
 }
 
 impl Chat for Listens {
-    fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ChatError> {
+    fn complete(&self, request: &ChatRequest, _: &mut Tally) -> Result<ChatReply, ChatError> {
         self.asked
             .lock()
             .expect("not poisoned")
@@ -60,14 +60,16 @@ fn ask(
     ];
     let result = ModelProposer::new(Arc::new(chat), h200(), options)
         .expect("good templates")
-        .propose(&ProposalRequest {
-            task: &task,
-            source: &source,
-            setting: Some(best()),
-            feedback,
-            history: &history,
-            attempt: 3,
-        });
+        .propose(
+            &ProposalRequest {
+                setting: Some(best()),
+                feedback,
+                history: &history,
+                attempt: 3,
+                ..ProposalRequest::first(&task, &source)
+            },
+            &mut Tally::default(),
+        );
     let asked = asked.lock().expect("not poisoned").clone();
     (result.map(|proposals| proposals.len()), asked)
 }
@@ -210,14 +212,14 @@ fn a_recorded_conversation_replays_to_the_same_proposals_in_any_order() {
         let mut told: Vec<(u32, String)> = attempts
             .iter()
             .map(|&attempt| {
-                let result = proposer.propose(&ProposalRequest {
-                    task: &task,
-                    source: &source,
-                    setting: Some(best()),
-                    feedback: None,
-                    history: &[],
-                    attempt,
-                });
+                let result = proposer.propose(
+                    &ProposalRequest {
+                        setting: Some(best()),
+                        attempt,
+                        ..ProposalRequest::first(&task, &source)
+                    },
+                    &mut Tally::default(),
+                );
                 (attempt, format!("{result:?}"))
             })
             .collect();
@@ -251,7 +253,7 @@ fn a_model_out_of_service_says_so_in_one_message() {
         let (result, asked) = ask(vec![Err(error)], AskOptions::default(), None);
         assert_eq!(asked.len(), 1);
         match result {
-            Err(ProposeError::Unavailable(message)) => {
+            Err(ProposeError::Away(message) | ProposeError::Unavailable(message)) => {
                 assert!(
                     message.contains(&words) && message.contains("listens"),
                     "{message}"

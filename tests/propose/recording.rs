@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use warptree::llm::{Chat, ChatError, ChatRequest, OpenOptions, open};
+use warptree::llm::{Chat, ChatError, ChatRequest, OpenOptions, Tally, open};
 
 use crate::client::{options, request};
 use crate::server::{Server, Turn, completion, refusal};
@@ -19,11 +19,13 @@ fn replay(path: &Path) -> Box<dyn Chat> {
     open(&format!("replay:{}", path.display()), None, &options()).expect("opens")
 }
 
+/// The exchanges, without the lines that say that one begins.
 fn lines(path: &Path) -> Vec<serde_json::Value> {
     std::fs::read_to_string(path)
         .expect("recorded")
         .lines()
         .map(|line| serde_json::from_str(line).expect("JSON"))
+        .filter(|line: &serde_json::Value| line.get("started").is_none())
         .collect()
 }
 
@@ -38,7 +40,8 @@ fn a_replay_repeats_replies_and_failures_in_order() {
         Turn::Answer(401, "", refusal("x", "bad key sk-do-not-tell-4711")),
     ]);
     let ask = |chat: &dyn Chat| {
-        [request("a"), request("a"), request("b")].map(|request| chat.complete(&request))
+        [request("a"), request("a"), request("b")]
+            .map(|request| chat.complete(&request, &mut Tally::default()))
     };
     let live = ask(record(&server, &file).as_ref());
     assert_eq!(live[1].as_ref().map(|reply| reply.text.as_str()), Ok("two"));
@@ -67,16 +70,17 @@ fn what_was_never_recorded_is_an_error_that_names_the_nearest() {
     ]);
     let chat = record(&server, folder.path());
     for text in ["other", "the kernel is slow"] {
-        chat.complete(&request(text)).expect("answered");
+        chat.complete(&request(text), &mut Tally::default())
+            .expect("answered");
     }
     let chat = replay(folder.path());
-    let message = |request: &ChatRequest| match chat.complete(request) {
+    let message = |request: &ChatRequest| match chat.complete(request, &mut Tally::default()) {
         Err(ChatError::Unrecorded { message }) => message,
         other => panic!("{other:?}"),
     };
     let near = message(&request("the kernel is fast"));
     assert!(
-        near.contains("line 2") && near.contains("\"slow\"") && near.contains("\"fast\""),
+        near.contains("line 4") && near.contains("\"slow\"") && near.contains("\"fast\""),
         "{near}"
     );
 
@@ -94,7 +98,10 @@ fn what_was_never_recorded_is_an_error_that_names_the_nearest() {
     };
     assert!(message(&drawn).contains("sample number"));
 
-    assert!(chat.complete(&request("other")).is_ok());
+    assert!(
+        chat.complete(&request("other"), &mut Tally::default())
+            .is_ok()
+    );
     assert!(message(&request("other")).contains("asked once more"));
 }
 
@@ -107,14 +114,14 @@ fn a_recording_goes_on_after_a_kill_and_keeps_models_apart() {
         Turn::Answer(200, "", completion("two")),
     ]);
     record(&server, &file)
-        .complete(&request("a"))
+        .complete(&request("a"), &mut Tally::default())
         .expect("answered");
     let mut text = std::fs::read_to_string(&file).expect("recorded");
     let whole = text.len();
     text.push_str("{\"version\":1,\"ha");
     std::fs::write(&file, &text).expect("torn");
     record(&server, &file)
-        .complete(&request("a"))
+        .complete(&request("a"), &mut Tally::default())
         .expect("answered");
     let lines = lines(&file);
     assert_eq!(lines.len(), 2);
@@ -170,7 +177,8 @@ fn a_script_answers_by_prompt_and_by_sample_whoever_asks_first() {
             sample,
             ..request(text)
         };
-        chat.complete(&request).map(|reply| reply.text)
+        chat.complete(&request, &mut Tally::default())
+            .map(|reply| reply.text)
     };
     assert_eq!(ask("improve", 1).as_deref(), Ok("second"));
     assert_eq!(ask("improve", 0).as_deref(), Ok("first"));
@@ -191,7 +199,7 @@ fn a_shuffled_script_spreads_over_prompts_and_repeats_itself() {
         assert_eq!(chat.model(), "three");
         (0..20)
             .map(|n| {
-                chat.complete(&request(&format!("prompt {n}")))
+                chat.complete(&request(&format!("prompt {n}")), &mut Tally::default())
                     .expect("answered")
                     .text
             })

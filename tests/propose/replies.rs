@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Deserialize;
-use warptree::llm::{Chat, ChatError, ChatReply, ChatRequest, Finish, Usage};
+use warptree::llm::{Chat, ChatError, ChatReply, ChatRequest, Finish, Tally, Usage};
 use warptree::propose::{
     AskOptions, ModelProposer, Proposal, ProposalRequest, ProposeError, Proposer,
 };
@@ -63,7 +63,7 @@ struct Says {
 }
 
 impl Chat for Says {
-    fn complete(&self, request: &ChatRequest) -> Result<ChatReply, ChatError> {
+    fn complete(&self, request: &ChatRequest, _: &mut Tally) -> Result<ChatReply, ChatError> {
         if request.messages.len() == 1 {
             return Ok(self.first.clone());
         }
@@ -126,14 +126,13 @@ fn propose(
     };
     ModelProposer::new(Arc::new(chat), h200(), options)
         .expect("good templates")
-        .propose(&ProposalRequest {
-            task,
-            source: parent,
-            setting: Some(best()),
-            feedback: None,
-            history: &[],
-            attempt: 0,
-        })
+        .propose(
+            &ProposalRequest {
+                setting: Some(best()),
+                ..ProposalRequest::first(task, parent)
+            },
+            &mut Tally::default(),
+        )
 }
 
 fn fault(case: &Case, parent: &Source, got: Result<Vec<Proposal>, ProposeError>) -> Option<String> {
@@ -216,7 +215,7 @@ fn holds(text: String, parent: &Arc<Source>, task: &Task) {
             }
         }
         Err(ProposeError::Unusable(message)) => assert!(!message.is_empty()),
-        Err(ProposeError::Unavailable(message)) => {
+        Err(ProposeError::Away(message) | ProposeError::Unavailable(message)) => {
             panic!("a reply does not end the service: {message}")
         }
     }

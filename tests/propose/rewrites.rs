@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use warptree::llm::Tally;
 use warptree::propose::{Proposal, ProposalRequest, Proposer, Rewrites};
 use warptree::source::{KnobValue, Setting, Source};
 use warptree::units::{Bytes, Nanos};
@@ -23,14 +24,15 @@ fn all(text: &str, setting: Option<Setting>, feedback: Option<&Verdict>) -> Vec<
     (0..)
         .map_while(|attempt| {
             let proposals = Rewrites
-                .propose(&ProposalRequest {
-                    task: &task,
-                    source: &source,
-                    setting: setting.clone(),
-                    feedback,
-                    history: &[],
-                    attempt,
-                })
+                .propose(
+                    &ProposalRequest {
+                        setting: setting.clone(),
+                        feedback,
+                        attempt,
+                        ..ProposalRequest::first(&task, &source)
+                    },
+                    &mut Tally::default(),
+                )
                 .expect("rewrites never fail");
             assert!(proposals.len() <= 1);
             proposals.into_iter().next()

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use warptree::llm::Tally;
 use warptree::propose::{
     AskOptions, ModelProposer, Proposal, ProposalRequest, ProposeError, Proposer,
 };
@@ -27,14 +28,14 @@ fn ask(
     );
     ModelProposer::new(Arc::from(chat), h200(), AskOptions::default())
         .expect("good templates")
-        .propose(&ProposalRequest {
-            task: &task,
-            source: &source,
-            setting: None,
-            feedback,
-            history: &[],
-            attempt,
-        })
+        .propose(
+            &ProposalRequest {
+                feedback,
+                attempt,
+                ..ProposalRequest::first(&task, &source)
+            },
+            &mut Tally::default(),
+        )
 }
 
 fn child(text: &str, attempt: u32) -> Proposal {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::{Proposal, ProposalRequest, ProposeError, Proposer};
 use crate::device::Gpu;
-use crate::llm::{Chat, ChatError, ChatReply, ChatRequest, Finish, Message, Speaker};
+use crate::llm::{Chat, ChatError, ChatReply, ChatRequest, Finish, Message, Speaker, Tally};
 use prompt::{Prompt, Prompts};
 use reply::Unusable;
 
@@ -65,14 +65,21 @@ impl ModelProposer {
             .map_err(|error| bad_template(&error))
     }
 
-    fn ask(&self, messages: &[Message], system: &str, sample: u32) -> Result<ChatReply, ChatError> {
-        self.chat.complete(&ChatRequest {
+    fn ask(
+        &self,
+        messages: &[Message],
+        system: &str,
+        sample: u32,
+        tally: &mut Tally,
+    ) -> Result<ChatReply, ChatError> {
+        let request = ChatRequest {
             system: system.to_owned(),
             messages: messages.to_vec(),
             max_output_tokens: self.options.max_output_tokens,
             temperature: self.options.temperature,
             sample,
-        })
+        };
+        self.chat.complete(&request, tally)
     }
 
     /// One question.
@@ -80,19 +87,24 @@ impl ModelProposer {
         &self,
         request: &ProposalRequest<'_>,
         limit: usize,
+        tally: &mut Tally,
     ) -> Result<(Prompt, Result<ChatReply, ChatError>), ProposeError> {
         let prompt = self.prompt(request, limit)?;
         let messages = [said(Speaker::User, prompt.user.clone())];
-        let answer = self.ask(&messages, &prompt.system, request.attempt);
+        let answer = self.ask(&messages, &prompt.system, request.attempt, tally);
         Ok((prompt, answer))
     }
 
     /// A question and its reply; where it does not fit the model, one of half the length is asked.
-    fn converse(&self, request: &ProposalRequest<'_>) -> Result<Conversation, ProposeError> {
-        let (mut prompt, mut answer) = self.open(request, self.options.prompt_limit)?;
+    fn converse(
+        &self,
+        request: &ProposalRequest<'_>,
+        tally: &mut Tally,
+    ) -> Result<Conversation, ProposeError> {
+        let (mut prompt, mut answer) = self.open(request, self.options.prompt_limit, tally)?;
         if let Err(ChatError::TooLong { .. }) = answer {
             let sent = prompt.system.len() + prompt.user.len();
-            (prompt, answer) = self.open(request, sent / 2)?;
+            (prompt, answer) = self.open(request, sent / 2, tally)?;
         }
         Ok(Conversation {
             system: prompt.system,
@@ -102,7 +114,12 @@ impl ModelProposer {
     }
 
     /// A reply that was cut off may go on once.
-    fn finish(&self, conversation: &mut Conversation, sample: u32) -> Result<(), ProposeError> {
+    fn finish(
+        &self,
+        conversation: &mut Conversation,
+        sample: u32,
+        tally: &mut Tally,
+    ) -> Result<(), ProposeError> {
         let cut = conversation.reply.finish == Finish::Length
             && reply::read(&conversation.reply) == Err(Unusable::Truncated)
             && !conversation.reply.text.trim().is_empty();
@@ -116,7 +133,7 @@ impl ModelProposer {
             "Your reply was cut off. Go on exactly where it broke off; repeat nothing.".to_owned(),
         ));
         let rest = self
-            .ask(&messages, &conversation.system, sample)
+            .ask(&messages, &conversation.system, sample, tally)
             .map_err(|error| self.failed(&error))?;
         conversation.reply.text.push_str(&rest.text);
         conversation.reply.finish = rest.finish;
@@ -128,10 +145,10 @@ impl ModelProposer {
         match error {
             // Without a layer that repeats, the next request is the repetition.
             ChatError::Transient { .. } => ProposeError::Unusable(format!("{model}: {error}")),
+            ChatError::Unreachable { .. } => ProposeError::Away(format!("model {model}: {error}")),
             ChatError::Configuration { .. }
             | ChatError::Rejected { .. }
             | ChatError::TooLong { .. }
-            | ChatError::Unreachable { .. }
             | ChatError::Exhausted { .. }
             | ChatError::Unrecorded { .. }
             | ChatError::Recording { .. } => {
@@ -146,11 +163,15 @@ impl Proposer for ModelProposer {
         "model"
     }
 
-    fn propose(&self, request: &ProposalRequest<'_>) -> Result<Vec<Proposal>, ProposeError> {
-        let mut conversation = self.converse(request)?;
+    fn propose(
+        &self,
+        request: &ProposalRequest<'_>,
+        tally: &mut Tally,
+    ) -> Result<Vec<Proposal>, ProposeError> {
+        let mut conversation = self.converse(request, tally)?;
         let mut corrections = self.options.corrections;
         loop {
-            self.finish(&mut conversation, request.attempt)?;
+            self.finish(&mut conversation, request.attempt, tally)?;
             let result = reply::read(&conversation.reply)
                 .and_then(|wish| apply::apply(wish, request, self.gpu.arch));
             let why = match result {
@@ -174,7 +195,7 @@ impl Proposer for ModelProposer {
                 ));
             }
             let reply = self
-                .ask(&messages, &system, request.attempt)
+                .ask(&messages, &system, request.attempt, tally)
                 .map_err(|error| self.failed(&error))?;
             conversation = Conversation {
                 system,

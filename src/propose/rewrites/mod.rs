@@ -8,6 +8,7 @@ mod load_cache;
 mod register_cap;
 
 use super::{Proposal, ProposalRequest, ProposeError, Proposer};
+use crate::llm::Tally;
 use crate::source::{KnobValue, Setting, Source};
 
 /// The proposer `rewrites`: request k of a node gets the k-th rewrite that applies to it.
@@ -24,7 +25,11 @@ impl Proposer for Rewrites {
         "rewrites"
     }
 
-    fn propose(&self, request: &ProposalRequest<'_>) -> Result<Vec<Proposal>, ProposeError> {
+    fn propose(
+        &self,
+        request: &ProposalRequest<'_>,
+        _: &mut Tally,
+    ) -> Result<Vec<Proposal>, ProposeError> {
         let turn = usize::try_from(request.attempt).unwrap_or(usize::MAX);
         let mut applicable = REWRITES.iter().filter_map(|rewrite| rewrite(request));
         Ok(applicable.nth(turn).into_iter().collect())

@@ -159,7 +159,10 @@ impl TaskResult {
                     }
                 }
                 Event::ExpandFailed { .. } => unusable += 1,
-                Event::Expanded { .. } | Event::Unavailable { .. } | Event::Finished { .. } => {}
+                Event::Expanded { .. }
+                | Event::Away { .. }
+                | Event::Unavailable { .. }
+                | Event::Finished { .. } => {}
             }
         }
         let state = match finished(run) {
@@ -217,6 +220,7 @@ pub fn finished(run: &StoredRun) -> bool {
         Event::Evaluated { .. }
         | Event::Expanded { .. }
         | Event::ExpandFailed { .. }
+        | Event::Away { .. }
         | Event::Unavailable { .. }
         | Event::Confirmed { .. } => false,
     })
