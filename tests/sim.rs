@@ -10,6 +10,8 @@ mod estimates;
 mod harness;
 #[path = "sim/hazards.rs"]
 mod hazards;
+#[path = "sim/hopper.rs"]
+mod hopper;
 #[path = "sim/instructions.rs"]
 mod instructions;
 #[path = "sim/kernels.rs"]

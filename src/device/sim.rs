@@ -5,17 +5,18 @@ use std::collections::BTreeMap;
 
 use crate::sim::cost::{Constants, Estimate, Limits, Work, estimate, fp64_lanes, resident};
 use crate::sim::{
-    self, Counts, Finding, Initial, Memory, Options, Outcome, Program, Stop, Touched,
+    self, Counts, Finding, Initial, Memory, Options, Outcome, Program, Stop, Swizzle, TensorMap,
+    Touched,
 };
 use crate::sim::{cost, diagnosis};
-use crate::source::{Argument, Launch};
+use crate::source::{self, Argument, Launch};
 use crate::units::{Bytes, Flops, Nanos};
 use crate::verdict::{Diagnostic, Severity, Time};
 
 use super::{About, Contents, Device, Ended, Execution, Gpu, Job, RigError, Timed, Timing};
 
 /// Version of interpreter and cost model: part of verdict cache keys, raised when an answer changes.
-const COST_MODEL: &str = "2";
+const COST_MODEL: &str = "3";
 /// Jobs up to here are executed in full.
 const LARGEST_JOB: Bytes = Bytes(256 << 20);
 /// Unwritten bytes of workspaces: a NaN in every float format.
@@ -28,6 +29,10 @@ const WARP_BUDGET: u64 = 20_000;
 const TIMING_BUDGET: u64 = 400_000_000;
 /// Blocks that stand for a grid.
 const SAMPLED_BLOCKS: u64 = 4;
+/// Bytes of a tensor map among a kernel's parameters.
+const TENSOR_MAP_BYTES: u32 = 128;
+/// Blocks of a cluster.
+const LARGEST_CLUSTER: u32 = 8;
 /// First-level cache of an SM beyond its largest shared memory, bytes.
 const CACHE_BEYOND_SHARED: u64 = 28 * 1024;
 
@@ -132,11 +137,22 @@ impl SimDevice {
                 .iter()
                 .find(|(name, _)| *name == launch.entry)
                 .map(|(_, n)| *n);
+            let given = Given {
+                maps: &job.plan.tensor_maps,
+                buffers: &addresses,
+                workspaces: &workspaces,
+            };
+            let (params, tensor_maps) = parameters(launch, program, &given)?;
             let prepared = sim::Launch {
                 grid: launch.grid,
                 block: launch.block,
                 dynamic_shared: launch.smem.0 as u32,
-                params: parameters(launch, program, &addresses, &workspaces)?,
+                cluster: match (launch.cluster, program.required_cluster()) {
+                    ([1, 1, 1], Some(cluster)) => cluster,
+                    (cluster, _) => cluster,
+                },
+                params,
+                tensor_maps,
             };
             self.fits(program, launch, &prepared, registers)?;
             launches.push((launch.entry.clone(), prepared, registers));
@@ -178,8 +194,26 @@ impl SimDevice {
                 launch.grid
             ));
         }
-        if launch.cluster != [1; 3] {
-            return refuse("the simulator does not run clusters; needs a GPU".into());
+        let cluster = prepared.cluster;
+        let blocks: u32 = cluster.iter().product();
+        if blocks == 0 || blocks > LARGEST_CLUSTER {
+            return refuse(format!(
+                "clusters of {cluster:?}; at most {LARGEST_CLUSTER} blocks"
+            ));
+        }
+        if (launch.grid.iter().zip(cluster)).any(|(grid, cluster)| grid % cluster != 0) {
+            return refuse(format!(
+                "a grid of {:?} blocks is no whole number of clusters of {cluster:?}",
+                launch.grid
+            ));
+        }
+        if let Some(wanted) = program
+            .required_cluster()
+            .filter(|&wanted| wanted != cluster)
+        {
+            return refuse(format!(
+                "clusters of {cluster:?}, but the kernel declares .reqnctapercluster {wanted:?}"
+            ));
         }
         if let Some(most) = program
             .max_threads()
@@ -228,6 +262,7 @@ impl SimDevice {
             resident_blocks: resident.blocks.saturating_mul(self.gpu.sm_count),
             blocks: None,
             cache_bytes: None,
+            registers,
         }
     }
 
@@ -449,13 +484,24 @@ fn ended(ended: Ended) -> Execution {
     }
 }
 
-/// The parameter bank of a launch.
-fn parameters(
-    launch: &Launch,
-    program: &Program,
-    buffers: &BTreeMap<String, u64>,
-    workspaces: &BTreeMap<String, u64>,
-) -> Result<Vec<u8>, Refusal> {
+/// What a launch's arguments name.
+struct Given<'a> {
+    maps: &'a [source::TensorMap],
+    buffers: &'a BTreeMap<String, u64>,
+    workspaces: &'a BTreeMap<String, u64>,
+}
+
+/// A launch's parameter bank, and its tensor maps by their offset there.
+type Arguments = (Vec<u8>, Vec<(u32, TensorMap)>);
+
+/// A launch's arguments, laid out as its kernel wants them.
+fn parameters(launch: &Launch, program: &Program, given: &Given<'_>) -> Result<Arguments, Refusal> {
+    let Given {
+        buffers,
+        workspaces,
+        ..
+    } = *given;
+    let mut maps = Vec::new();
     let refuse = |message: String| Err(Refusal::DoesNotFit(format!("{}: {message}", launch.entry)));
     let params = program.params();
     if params.len() != launch.args.len() {
@@ -480,9 +526,14 @@ fn parameters(
             Argument::Float(value) if param.bytes == 4 => u64::from((*value as f32).to_bits()),
             Argument::Float(value) => value.to_bits(),
             Argument::TensorMap(name) => {
-                return refuse(format!(
-                    "the simulator does not know tensor maps (`{name}`); needs a GPU"
-                ));
+                if param.bytes != TENSOR_MAP_BYTES {
+                    return refuse(format!(
+                        "parameter `{}` has {} bytes; a tensor map has {TENSOR_MAP_BYTES}",
+                        param.name, param.bytes
+                    ));
+                }
+                maps.push((param.offset, tensor_map(launch, name, given)?));
+                continue;
             }
         };
         let wants = match argument {
@@ -499,7 +550,30 @@ fn parameters(
         let length = param.bytes as usize;
         bank[at..at + length].copy_from_slice(&bits.to_le_bytes()[..length]);
     }
-    Ok(bank)
+    Ok((bank, maps))
+}
+
+/// A tensor map as the simulator takes it.
+fn tensor_map(launch: &Launch, name: &str, given: &Given<'_>) -> Result<TensorMap, Refusal> {
+    let refuse = |message: String| Refusal::DoesNotFit(format!("{}: {message}", launch.entry));
+    let map = (given.maps.iter())
+        .find(|map| map.name == name)
+        .ok_or_else(|| refuse(format!("no tensor map `{name}`")))?;
+    let base = (given.buffers.get(&map.base))
+        .or_else(|| given.workspaces.get(&map.base))
+        .ok_or_else(|| refuse(format!("tensor map `{name}`: no buffer `{}`", map.base)))?;
+    let swizzle = Swizzle::of_span(map.swizzle)
+        .ok_or_else(|| refuse(format!("tensor map `{name}`: swizzle {}", map.swizzle)))?;
+    Ok(TensorMap {
+        name: name.to_owned(),
+        base: *base,
+        dtype: map.dtype,
+        dims: map.dims.clone(),
+        strides: map.strides.clone(),
+        tile: map.tile.clone(),
+        swizzle,
+        nan_fill: map.nan_fill,
+    })
 }
 
 fn diagnostics(findings: Vec<Finding>) -> Vec<Diagnostic> {

@@ -243,7 +243,8 @@ pub fn estimate(work: &Work<'_>, limits: &Limits, constants: &Constants) -> Esti
         }
         lines += line.lines.max(line.sectors.div_ceil(4)) as f64;
         wavefronts += line.wavefronts as f64;
-        l2_sectors += line.missed_sectors as f64
+        l2_sectors += line.bulk_bytes as f64 / 32.0
+            + line.missed_sectors as f64
             + line.partial_sectors as f64 * (constants.partial_sector - 1.0)
             + line.local_sectors as f64;
         if line.sectors > 0 {
@@ -400,7 +401,8 @@ pub fn floor(work: &Work<'_>, limits: &Limits) -> f64 {
     let peak = |lanes: f64| lanes * 2.0 * limits.clock * limits.sm_count;
     let arithmetic = flops.fp32 / peak(limits.fp32_lanes)
         + flops.fp64 / peak(limits.fp64_lanes)
-        + (flops.tensor_bf16 + flops.tensor_fp16) / peak(limits.tensor_flops / 2.0);
+        + (flops.tensor_bf16 + flops.tensor_fp16) / peak(limits.tensor_flops / 2.0)
+        + flops.tensor_fp8 / peak(limits.tensor_flops);
     let bytes: f64 = work
         .touched
         .iter()

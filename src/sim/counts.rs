@@ -1,7 +1,9 @@
 //! What a launch did, instruction by instruction. Facts only; the cost model draws the conclusions.
 
 use super::float::Format;
-use super::op::{Alu, AtomOp, AtomType, FloatOp, FloatUnary, Mma, Op, Pc, Program};
+use super::op::{
+    Alu, AsyncOp, AtomOp, AtomType, FloatOp, FloatUnary, Mma, Op, Operands, Pc, Program,
+};
 
 /// Counters of one instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -32,6 +34,8 @@ pub struct LineCounts {
     pub atomic_serial: u64,
     /// Sectors of local memory.
     pub local_sectors: u64,
+    /// Bytes that bulk copies moved between global and shared memory.
+    pub bulk_bytes: u64,
 }
 
 /// Counters of a launch.
@@ -64,6 +68,8 @@ pub struct FlopCounts {
     pub tensor_bf16: f64,
     /// f16 on tensor cores.
     pub tensor_fp16: f64,
+    /// e4m3 and e5m2 on tensor cores.
+    pub tensor_fp8: f64,
 }
 
 impl FlopCounts {
@@ -75,6 +81,7 @@ impl FlopCounts {
             ("fp64", self.fp64),
             ("tensor bf16", self.tensor_bf16),
             ("tensor fp16", self.tensor_fp16),
+            ("tensor fp8", self.tensor_fp8),
         ]
         .into_iter()
         .filter(|(_, work)| *work > 0.0)
@@ -87,6 +94,7 @@ impl FlopCounts {
         self.fp64 += scale * other.fp64;
         self.tensor_bf16 += scale * other.tensor_bf16;
         self.tensor_fp16 += scale * other.tensor_fp16;
+        self.tensor_fp8 += scale * other.tensor_fp8;
     }
 }
 
@@ -114,6 +122,7 @@ impl Counts {
             a.atomic_lanes += b.atomic_lanes;
             a.atomic_serial += b.atomic_serial;
             a.local_sectors += b.local_sectors;
+            a.bulk_bytes += b.bulk_bytes;
         }
         self.blocks += other.blocks;
         self.longest_warp += other.longest_warp;
@@ -132,6 +141,17 @@ impl Counts {
                 match product.format {
                     Format::F16 => out.tensor_fp16 += work,
                     Format::Bf16 | Format::F32 | Format::F64 => out.tensor_bf16 += work,
+                }
+                continue;
+            }
+            if let Op::Async(op) = &instr.op
+                && let AsyncOp::Product(product) = op.as_ref()
+            {
+                let work = counts.warps as f64 * product.flops();
+                match product.a_type {
+                    Operands::F16 => out.tensor_fp16 += work,
+                    Operands::Bf16 => out.tensor_bf16 += work,
+                    Operands::E4m3 | Operands::E5m2 => out.tensor_fp8 += work,
                 }
                 continue;
             }

@@ -33,6 +33,18 @@ pub enum FindingKind {
     UninitialisedRead,
     /// Two unordered accesses to shared memory, one of them a write.
     MissingBarrier,
+    /// Asynchronous work reads what ordinary code wrote, with no proxy fence between.
+    MissingProxyFence,
+    /// An mbarrier is used by asynchronous work before its initialisation was made known to it.
+    MissingInitFence,
+    /// A result of asynchronous work is used before it was waited for.
+    AsyncNotWaited,
+    /// Shared memory is overwritten, or given up, while it may still be read.
+    EarlyRelease,
+    /// An operand is read with another swizzle than it was written with.
+    SwizzleMismatch,
+    /// An mbarrier that was not initialised, or that gets more arrivals than it counts.
+    BadMbarrier,
     /// Unordered writes of different values to one place in global memory.
     ConflictingWrites,
     /// An aligned barrier that part of a warp does not reach together.
@@ -58,6 +70,12 @@ impl FindingKind {
             Self::ReadOnlyWrite => "read-only-write",
             Self::UninitialisedRead => "uninitialised-read",
             Self::MissingBarrier => "missing-barrier",
+            Self::MissingProxyFence => "missing-proxy-fence",
+            Self::MissingInitFence => "missing-init-fence",
+            Self::AsyncNotWaited => "not-waited-for",
+            Self::EarlyRelease => "early-release",
+            Self::SwizzleMismatch => "swizzle-mismatch",
+            Self::BadMbarrier => "bad-mbarrier",
             Self::ConflictingWrites => "conflicting-writes",
             Self::DivergentBarrier => "divergent-barrier",
             Self::Deadlock => "deadlock",
@@ -71,7 +89,15 @@ impl FindingKind {
 impl FindingKind {
     /// The result depends on the order of threads.
     pub fn is_race(self) -> bool {
-        matches!(self, Self::MissingBarrier | Self::ConflictingWrites)
+        matches!(
+            self,
+            Self::MissingBarrier
+                | Self::MissingProxyFence
+                | Self::MissingInitFence
+                | Self::AsyncNotWaited
+                | Self::EarlyRelease
+                | Self::ConflictingWrites
+        )
     }
 }
 

@@ -524,3 +524,31 @@ fn most(bits: u8, signed: bool) -> i128 {
         (1 << bits) - 1
     }
 }
+
+/// The value of an `e4m3` number: no infinities, one NaN a sign.
+pub(crate) fn e4m3_value(bits: u8) -> f32 {
+    let magnitude = bits & 0x7f;
+    let value = if magnitude == 0x7f {
+        f32::NAN
+    } else {
+        small_value(u32::from(magnitude), 3, 7)
+    };
+    if bits & 0x80 != 0 { -value } else { value }
+}
+
+/// The value of an `e5m2` number: the upper half of a half.
+pub(crate) fn e5m2_value(bits: u8) -> f32 {
+    half::f16::from_bits(u16::from(bits) << 8).to_f32()
+}
+
+/// The value of a small positive float without special values.
+fn small_value(bits: u32, mantissa_bits: u32, bias: i32) -> f32 {
+    let exponent = (bits >> mantissa_bits) as i32;
+    let mantissa = (bits & ((1 << mantissa_bits) - 1)) as f32;
+    let one = (1 << mantissa_bits) as f32;
+    if exponent == 0 {
+        mantissa / one * 2f32.powi(1 - bias)
+    } else {
+        (1.0 + mantissa / one) * 2f32.powi(exponent - bias)
+    }
+}

@@ -394,6 +394,39 @@ impl Memory {
         Ok(overwrite)
     }
 
+    /// Reads bytes side by side, of any number and at any address. `Ok(false)`: some were never written.
+    pub(crate) fn read_span(
+        &mut self,
+        address: u64,
+        out: &mut [u8],
+        checks: bool,
+    ) -> Result<bool, Refusal> {
+        let mut cursor = Cursor::default();
+        let mut defined = true;
+        for at in pieces(address, out.len()) {
+            let start = address + at.start as u64;
+            defined &= self.read(&mut cursor, start, &mut out[at], checks)?;
+        }
+        Ok(defined)
+    }
+
+    /// Writes bytes side by side, of any number and at any address.
+    pub(crate) fn write_span(
+        &mut self,
+        address: u64,
+        data: &[u8],
+        author: Option<&Author<'_>>,
+    ) -> Result<Option<Overwrite>, Refusal> {
+        let mut cursor = Cursor::default();
+        let mut overwritten = None;
+        for at in pieces(address, data.len()) {
+            let start = address + at.start as u64;
+            let overwrite = self.write(&mut cursor, start, &data[at], author)?;
+            overwritten = overwritten.or(overwrite);
+        }
+        Ok(overwritten)
+    }
+
     /// Reads, changes and writes one element atomically; gives what was there.
     pub(crate) fn update(
         &mut self,
@@ -450,6 +483,21 @@ impl Page {
         }
         found
     }
+}
+
+/// Cuts a run of bytes into accesses of a power of two, each aligned, of 32 bytes at most.
+fn pieces(address: u64, length: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        if done == length {
+            return None;
+        }
+        let aligned = 1usize << (address + done as u64).trailing_zeros().min(5);
+        let fits = 1usize << (length - done).ilog2();
+        let start = done;
+        done += aligned.min(fits);
+        Some(start..done)
+    })
 }
 
 fn fill(initial: &Initial, offset: u64, out: &mut [u8]) {

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::cost::Limits;
 use super::float::Format;
-use super::op::{Access, Alu, FloatOp, FloatUnary, IntOp, Mma, Op, Program, Space, Width};
+use super::op::{Access, Alu, AsyncOp, FloatOp, FloatUnary, IntOp, Mma, Op, Program, Space, Width};
 
 /// Most loads that registers allow in flight.
 const MOST_LOADS: f64 = 16.0;
@@ -164,6 +164,8 @@ fn group_loads(program: &Program, mix: &mut [Mix], block: std::ops::Range<usize>
             | Op::Trap
             | Op::WarpSync { .. }
             | Op::Fence
+            | Op::MoveMatrix(_)
+            | Op::Async(_)
             | Op::Nothing => {
                 if waits {
                     tainted.extend(&depends.writes);
@@ -204,6 +206,31 @@ fn cost(op: &Op) -> Mix {
         Op::Barrier(_) => (2.0, None, 0.0),
         Op::WarpSync { .. } => (1.0, None, 0.0),
         Op::Fence => (4.0, None, 0.0),
+        Op::MoveMatrix(_) => (1.0, None, 0.0),
+        Op::Async(op) => match op.as_ref() {
+            AsyncOp::Product(product) => {
+                let share = product.flops() / Mma::FLOPS * MMA_SHARE;
+                (1.0, Some(Pipe::Tensor), share)
+            }
+            AsyncOp::Mbarrier(_)
+            | AsyncOp::BulkLoad(_)
+            | AsyncOp::BulkStore(_)
+            | AsyncOp::Copy(_)
+            | AsyncOp::CopyArrive { .. }
+            | AsyncOp::ProxyFence
+            | AsyncOp::MbarrierFence
+            | AsyncOp::MapShared { .. }
+            | AsyncOp::SetRegisters { .. }
+            | AsyncOp::ClusterArrive
+            | AsyncOp::ClusterWait => (1.0, None, 0.0),
+            AsyncOp::BulkCommit
+            | AsyncOp::BulkWait { .. }
+            | AsyncOp::CopyCommit
+            | AsyncOp::CopyWait { .. }
+            | AsyncOp::ProductFence
+            | AsyncOp::ProductCommit
+            | AsyncOp::ProductWait { .. } => (1.0, None, 0.0),
+        },
         Op::StackAddress { .. } | Op::Trap | Op::Nothing => (0.0, None, 0.0),
     };
     Mix {

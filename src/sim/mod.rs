@@ -5,6 +5,7 @@
 //! turns counts into an *estimated* time on a named GPU, and `diagnosis` says what limits it. It knows
 //! instructions, never tasks: no expected outputs, no tolerances, no files, no clock.
 
+mod causal;
 pub mod cost;
 mod counts;
 mod decode;
@@ -15,13 +16,16 @@ mod machine;
 mod memory;
 mod mix;
 mod op;
+mod reading;
 mod shared;
+mod tensor_map;
 
 pub use counts::{Counts, FlopCounts, LineCounts};
 pub use finding::{Finding, FindingKind};
 pub use machine::{Launch, Options, Outcome, Stop};
 pub use memory::{Generator, Initial, Memory, Touched};
 pub use op::{ParamInfo, Program};
+pub use tensor_map::{Swizzle, TensorMap};
 
 use crate::ptx::ir::Module;
 

@@ -56,6 +56,7 @@ pub fn options() -> Options {
         resident_blocks: 1056,
         blocks: None,
         cache_bytes: None,
+        registers: None,
     }
 }
 
@@ -91,6 +92,8 @@ pub fn run_entry(
         grid: shape.grid,
         block: shape.block,
         dynamic_shared: shape.shared,
+        cluster: [1; 3],
+        tensor_maps: Vec::new(),
         params,
     };
     let outcome = sim::launch(&program, &mut memory, &launch, options);

@@ -266,11 +266,13 @@ fn barriers_that_nobody_completes_are_deadlocks() {
 
 #[test]
 fn what_is_not_known_is_said_with_its_line() {
-    let ptx = one_access("wgmma.fence.sync.aligned;");
+    let ptx = one_access("tcgen05.fence::before_thread_sync;");
     let findings = warptree::sim::decode(&warptree::ptx::parse(&ptx).unwrap(), "k").unwrap_err();
-    assert_eq!(findings[0].line, line_of(&ptx, "wgmma"));
+    assert_eq!(findings[0].line, line_of(&ptx, "tcgen05"));
     assert!(
-        findings[0].message.contains("`wgmma.fence.sync.aligned`"),
+        findings[0]
+            .message
+            .contains("`tcgen05.fence::before_thread_sync`"),
         "{findings:?}"
     );
 }

@@ -132,6 +132,8 @@ fn instructions_give_what_an_h200_gave() {
             grid: [1; 3],
             block: [LANES as u32, 1, 1],
             dynamic_shared: 0,
+            cluster: [1; 3],
+            tensor_maps: Vec::new(),
             params,
         };
         let outcome = sim::launch(&program, &mut memory, &launch, &options());

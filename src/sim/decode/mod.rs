@@ -135,7 +135,8 @@ impl<'m> Decoder<'m> {
         if !self.findings.is_empty() {
             return Err(std::mem::take(&mut self.findings));
         }
-        let (max_threads, required_threads) = thread_bounds(kernel);
+        let bounds = bounds(kernel);
+        let asynchronous = (self.code.iter()).any(|instr| matches!(instr.op, Op::Async(_)));
         Ok(Program {
             entry_name: entry.to_owned(),
             code: std::mem::take(&mut self.code),
@@ -151,8 +152,11 @@ impl<'m> Decoder<'m> {
             constants: std::mem::take(&mut self.constants),
             static_shared: self.shared_top - SHARED_BASE,
             dynamic_align: self.dynamic_align,
-            max_threads,
-            required_threads,
+            max_threads: bounds.max_threads,
+            required_threads: bounds.required_threads,
+            required_cluster: bounds.required_cluster,
+            max_registers: bounds.max_registers,
+            asynchronous,
         })
     }
 
@@ -562,7 +566,16 @@ impl<'m> Decoder<'m> {
     }
 }
 
-fn thread_bounds(kernel: &Function) -> (Option<u32>, Option<[u32; 3]>) {
+/// What a kernel's directives demand of its launch.
+#[derive(Default)]
+struct Bounds {
+    max_threads: Option<u32>,
+    required_threads: Option<[u32; 3]>,
+    required_cluster: Option<[u32; 3]>,
+    max_registers: Option<u32>,
+}
+
+fn bounds(kernel: &Function) -> Bounds {
     let dims = |text: &str| -> [u32; 3] {
         let mut out = [1; 3];
         for (slot, part) in out.iter_mut().zip(text.trim_end_matches(';').split(',')) {
@@ -572,11 +585,14 @@ fn thread_bounds(kernel: &Function) -> (Option<u32>, Option<[u32; 3]>) {
         }
         out
     };
-    let mut bounds = (None, None);
+    let mut bounds = Bounds::default();
     for directive in &kernel.directives {
+        let given = dims(&directive.arguments);
         match directive.name.as_str() {
-            ".maxntid" => bounds.0 = Some(dims(&directive.arguments).iter().product()),
-            ".reqntid" => bounds.1 = Some(dims(&directive.arguments)),
+            ".maxntid" => bounds.max_threads = Some(given.iter().product()),
+            ".reqntid" => bounds.required_threads = Some(given),
+            ".reqnctapercluster" => bounds.required_cluster = Some(given),
+            ".maxnreg" => bounds.max_registers = Some(given[0]),
             _ => {}
         }
     }

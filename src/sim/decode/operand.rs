@@ -325,16 +325,50 @@ impl Decoder<'_> {
         body: &mut Body,
         operand: &Operand,
     ) -> Result<(Address, AddressOf), String> {
+        let (address, of, rest) = self.address_of(body, operand)?;
+        if rest.is_empty() {
+            Ok((address, of))
+        } else {
+            Err(format!(
+                "the simulator does not know the address `{}`",
+                show(operand)
+            ))
+        }
+    }
+
+    /// `[map, {x, y}]`: the map's address and its coordinates.
+    pub(super) fn coordinates<'a>(
+        &mut self,
+        body: &mut Body,
+        operand: &'a Operand,
+    ) -> Result<(Address, &'a [Operand]), String> {
+        match self.address_of(body, operand)? {
+            (address, _, [Operand::Vector(at)]) => Ok((address, at)),
+            _ => Err(format!(
+                "`{}` names no place in a tensor: `[map, {{x, y}}]`",
+                show(operand)
+            )),
+        }
+    }
+
+    fn address_of<'a>(
+        &mut self,
+        body: &mut Body,
+        operand: &'a Operand,
+    ) -> Result<(Address, AddressOf, &'a [Operand]), String> {
         let Operand::Address(IrAddress { base, offset, rest }) = operand else {
             return Err(format!("`{}` is no address", show(operand)));
         };
-        if !rest.is_empty() {
-            return Err(format!(
-                "the simulator does not know the address `{}`",
-                show(operand)
-            ));
-        }
-        let offset = *offset;
+        let (address, of) = self.plain_address(body, base.as_deref(), *offset)?;
+        Ok((address, of, rest))
+    }
+
+    fn plain_address(
+        &mut self,
+        body: &mut Body,
+        base: Option<&str>,
+        offset: i64,
+    ) -> Result<(Address, AddressOf), String> {
         let Some(name) = base else {
             return Ok((
                 Address {
@@ -419,7 +453,15 @@ impl Body {
         let mut out = Depends::default();
         let no_result = matches!(
             instruction.opcode.as_str(),
-            "st" | "red" | "bra" | "bar" | "barrier" | "brx" | "call"
+            "st" | "red"
+                | "bra"
+                | "bar"
+                | "barrier"
+                | "brx"
+                | "call"
+                | "cp"
+                | "stmatrix"
+                | "setmaxnreg"
         );
         for (index, operand) in instruction.operands.iter().enumerate() {
             let list = if index == 0 && !no_result {
@@ -452,6 +494,10 @@ impl Body {
                 if let Some(base) = &address.base {
                     self.registers(&Operand::Name(base.clone()), into);
                 }
+                address
+                    .rest
+                    .iter()
+                    .for_each(|item| self.registers(item, into));
             }
             Operand::Pair(a, b) => {
                 self.registers(a, into);
@@ -508,20 +554,16 @@ fn special(name: &str) -> Option<Special> {
         "%lanemask_ge" => Special::LaneMaskGe,
         "%dynamic_smem_size" => Special::DynamicSharedSize,
         "%total_smem_size" | "%aggr_smem_size" => Special::TotalSharedSize,
-        "%cluster_ctaid.x" | "%cluster_ctaid.y" | "%cluster_ctaid.z" | "%cluster_ctarank" => {
-            Special::Zero
-        }
-        "%cluster_nctaid.x" | "%cluster_nctaid.y" | "%cluster_nctaid.z" | "%cluster_nctarank" => {
-            Special::One
-        }
+        "%cluster_ctarank" => Special::ClusterRank,
+        "%cluster_nctarank" => Special::ClusterSize,
+        _ if name.starts_with("%cluster_ctaid.") => Special::ClusterCtaid(axis(name)?),
+        _ if name.starts_with("%cluster_nctaid.") => Special::ClusterNctaid(axis(name)?),
+        _ if name.starts_with("%clusterid.") => Special::Clusterid(axis(name)?),
+        _ if name.starts_with("%nclusterid.") => Special::Nclusterid(axis(name)?),
         _ if name.starts_with("%tid.") => Special::Tid(axis(name)?),
         _ if name.starts_with("%ntid.") => Special::Ntid(axis(name)?),
-        _ if name.starts_with("%ctaid.") || name.starts_with("%clusterid.") => {
-            Special::Ctaid(axis(name)?)
-        }
-        _ if name.starts_with("%nctaid.") || name.starts_with("%nclusterid.") => {
-            Special::Nctaid(axis(name)?)
-        }
+        _ if name.starts_with("%ctaid.") => Special::Ctaid(axis(name)?),
+        _ if name.starts_with("%nctaid.") => Special::Nctaid(axis(name)?),
         _ => return None,
     })
 }

@@ -1,8 +1,8 @@
 //! Block barriers: sixteen of them, counted by threads, each joining the vector clocks of those who meet.
 
+use super::super::causal::Knowledge;
 use super::super::finding::{Finding, FindingKind};
 use super::super::op::{Barrier, BarrierKind, Op, Pc};
-use super::super::shared::{Clock, WARPS};
 use super::regs::FULL;
 use super::warp::State;
 use super::{Block, Env, Stop};
@@ -15,7 +15,7 @@ struct Meeting {
     arrived: Vec<u32>,
     /// Threads wanted; absent: all of the block that live.
     threads: Option<u32>,
-    clock: Clock,
+    known: Knowledge,
     /// Threads whose predicate held, for reductions.
     held: u32,
     counted: u32,
@@ -81,7 +81,7 @@ impl Block {
         let meeting = self.barriers.meetings[id as usize].get_or_insert_with(|| Meeting {
             arrived: vec![0; warps],
             threads,
-            clock: [0; WARPS],
+            known: self.knowledge[warp].clone(),
             held: 0,
             counted: 0,
             pc,
@@ -93,15 +93,13 @@ impl Block {
         if meeting.threads.is_none() {
             meeting.threads = threads;
         }
-        for (joined, own) in meeting.clock.iter_mut().zip(&self.clocks[warp]) {
-            *joined = (*joined).max(*own);
-        }
+        meeting.known.join(&self.knowledge[warp]);
         let waits = op.kind != BarrierKind::Arrive;
         if waits {
             self.warps[warp].fragments[fragment].state = State::Barrier(id as u8);
         } else {
             // What the warp does from here on is not covered by its arrival.
-            self.clocks[warp][warp] += 1;
+            self.advance(warp);
         }
         self.settle(env, id as usize);
         Ok(waits)
@@ -165,11 +163,9 @@ impl Block {
                 }
             }
             if woke {
-                let clock = &mut self.clocks[index];
-                for (own, joined) in clock.iter_mut().zip(&meeting.clock) {
-                    *own = (*own).max(*joined);
-                }
-                clock[index] += 1;
+                self.knowledge[index].join(&meeting.known);
+                let own = self.actors.warp(index);
+                self.knowledge[index].seen[own] += 1;
             }
         }
     }
@@ -181,21 +177,21 @@ impl Block {
         }
     }
 
-    /// Every block polls global memory, and none writes there.
+    /// Every block polls memory, and none changes it.
     pub(super) fn starved(&self, env: &Env<'_>) -> Stop {
         let fragments = self.warps.iter().flat_map(|warp| &warp.fragments);
         let pc = fragments.map(|fragment| fragment.pc).max().unwrap_or(0);
         let finding = Finding::new(
             FindingKind::Deadlock,
             env.program.line(pc),
-            "deadlock: every block waits for global memory to change, and none writes it",
+            "deadlock: every block polls memory, and none changes it",
         )
         .help("blocks that are not resident cannot be waited for, nor can other launches");
         Stop::Hung(vec![finding])
     }
 
     /// Says who waits where.
-    pub(super) fn deadlock(&self, env: &Env<'_>) -> Stop {
+    pub(super) fn deadlock(&self, env: &Env<'_>) -> Vec<Finding> {
         let mut places: Vec<(Pc, State, u32)> = Vec::new();
         for warp in &self.warps {
             for fragment in &warp.fragments {
@@ -210,7 +206,7 @@ impl Block {
         }
         places.sort_by_key(|(pc, _, _)| *pc);
         let live: u32 = self.warps.iter().map(|w| w.live.count_ones()).sum();
-        let findings = places
+        places
             .into_iter()
             .map(|(pc, state, threads)| {
                 let wanted = match state {
@@ -223,17 +219,35 @@ impl Block {
                             "barrier {id}, which wants all {live} live threads of the block"
                         ),
                     },
+                    State::Mbarrier(address) => self.asynchronous.waited(address),
+                    State::Warpgroup(_) => {
+                        "the other warps of its warpgroup, which have not issued the same products".to_owned()
+                    }
+                    State::Registers(wanted) => self.asynchronous.lacking(wanted),
+                    State::Cluster => "the cluster's barrier".to_owned(),
                     State::Converging => "the other lanes it names".to_owned(),
                     State::Running => "nothing".to_owned(),
                 };
-                Finding::new(
+                let finding = Finding::new(
                     FindingKind::Deadlock,
                     env.program.line(pc),
                     format!("deadlock: {threads} threads wait here for {wanted}"),
-                )
-                .help("every thread that a barrier counts must reach it")
+                );
+                match state {
+                    State::Mbarrier(address) => finding
+                        .and_line(env.program.line(self.asynchronous.made(address)))
+                        .help("count what arrives on it in each phase, and the bytes that `expect_tx` announces; compare the parity with the round of the ring"),
+                    State::Registers(_) => finding
+                        .help("all warps together can have no more registers than the block started with"),
+                    State::Barrier(_)
+                    | State::Warpgroup(_)
+                    | State::Cluster
+                    | State::Converging
+                    | State::Running => {
+                        finding.help("every thread that a barrier counts must reach it")
+                    }
+                }
             })
-            .collect();
-        Stop::Hung(findings)
+            .collect()
     }
 }

@@ -1,32 +1,37 @@
-//! Executes a launch: blocks in order, each block's warps in turn until all wait or are done. The order is
+//! Executes a launch: clusters of blocks in order, each one's warps in turn until all wait or are done. The order is
 //! fixed, so the same launch gives the same bytes every time; parallelism is across candidates and sampled
 //! blocks, never inside one launch. A block that runs very long yields to the next ones, so that kernels
 //! whose blocks wait for each other end too.
 
 mod access;
 mod alu;
+mod asynchronous;
 mod barrier;
+mod block;
 mod cache;
+mod cluster;
 mod exchange;
 pub(crate) mod regs;
 mod run;
 mod warp;
 pub(crate) mod window;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 
 use pulp::Arch;
 
+use super::causal::Layout;
 use super::counts::Counts;
 use super::decode::SHARED_BASE;
 use super::finding::{Finding, FindingKind};
 use super::memory::Memory;
 use super::op::{Pc, Program};
-use super::shared::{Clock, Shared, WARPS};
-use barrier::Barriers;
+use super::shared::most_instructions;
+use super::tensor_map::TensorMap;
+use asynchronous::Mail;
+use block::Block;
 use cache::Cache;
-use regs::LANES;
-use warp::{Place, Warp};
+use cluster::run_clusters;
 
 /// How to run.
 #[derive(Clone, Debug)]
@@ -43,6 +48,9 @@ pub struct Options {
     pub blocks: Option<Vec<u64>>,
     /// First-level cache share of a block, to count sectors that miss it; all miss where absent.
     pub cache_bytes: Option<u64>,
+    /// Registers a thread that the assembler gave; `setmaxnreg` shares out what a block's threads have
+    /// together. Where absent, what the kernel's own bounds allow.
+    pub registers: Option<u32>,
 }
 
 /// A kernel launch.
@@ -54,8 +62,12 @@ pub struct Launch {
     pub block: [u32; 3],
     /// Dynamic shared memory, bytes.
     pub dynamic_shared: u32,
+    /// Blocks of a cluster; all 1 for none.
+    pub cluster: [u32; 3],
     /// The parameter bank.
     pub params: Vec<u8>,
+    /// Tensor maps by their offset in the bank.
+    pub tensor_maps: Vec<(u32, TensorMap)>,
 }
 
 /// How a launch ended that did not complete.
@@ -105,8 +117,10 @@ struct Env<'a> {
     atomics: HashMap<u64, u64>,
     /// Strong loads of the warp's turn.
     polls: u32,
-    /// Global stores and atomics so far.
-    writes: u64,
+    /// Global stores, atomics and phases of mbarriers so far: what someone who polls may wait for.
+    changes: u64,
+    /// Work for the block's cluster, to be done when the warp's turn is over.
+    mail: Vec<Mail>,
 }
 
 impl Env<'_> {
@@ -136,19 +150,6 @@ impl Env<'_> {
     }
 }
 
-/// A block in flight.
-struct Block {
-    warps: Vec<Warp>,
-    places: Vec<Place>,
-    shared: Shared,
-    clocks: Vec<Clock>,
-    barriers: Barriers,
-    /// Its number over the whole run.
-    serial: u32,
-    /// It took part in an exchange with other blocks.
-    synchronised: bool,
-}
-
 /// Runs a launch.
 pub(crate) fn launch(
     program: &Program,
@@ -156,12 +157,31 @@ pub(crate) fn launch(
     launch: &Launch,
     options: &Options,
 ) -> Outcome {
+    let layout = layout(program, launch);
+    if program.code.len() > most_instructions(layout) {
+        let finding = Finding::new(
+            FindingKind::Unsupported,
+            0,
+            format!(
+                "a kernel of {} instructions: the simulator follows {} with blocks like these",
+                program.code.len(),
+                most_instructions(layout)
+            ),
+        );
+        return Outcome {
+            stop: Some(Stop::Fault(finding)),
+            findings: Vec::new(),
+            counts: Counts::new(program),
+        };
+    }
     let total: u64 = launch.grid.iter().map(|&n| u64::from(n)).product();
     let order: Vec<u64> = match &options.blocks {
         Some(blocks) => blocks.iter().copied().filter(|b| *b < total).collect(),
         None => (0..total).collect(),
     };
-    let first_block = memory.number_blocks(order.len() as u32);
+    let order = clusters_of(launch, &order);
+    let size = launch.cluster.iter().product::<u32>();
+    let first_block = memory.number_blocks(order.len() as u32 * size);
     let mut env = Env {
         program,
         memory,
@@ -177,9 +197,10 @@ pub(crate) fn launch(
         cache: options.cache_bytes.map(Cache::new),
         atomics: HashMap::new(),
         polls: 0,
-        writes: 0,
+        changes: 0,
+        mail: Vec::new(),
     };
-    let stop = run_blocks(&mut env, &order).err();
+    let stop = run_clusters(&mut env, &order).err();
     env.counts.instructions = options.budget - env.left;
     env.counts.hottest_atomic = env.atomics.values().copied().max().unwrap_or(0);
     let mut findings = env.findings;
@@ -191,141 +212,35 @@ pub(crate) fn launch(
     }
 }
 
-fn run_blocks(env: &mut Env<'_>, order: &[u64]) -> Result<(), Stop> {
-    let mut waiting: VecDeque<Block> = VecDeque::new();
-    let mut spare: Option<Block> = None;
-    let mut next = order.iter().enumerate();
-    let resident = (env.options.resident_blocks.max(1)) as usize;
-    let mut exhausted = false;
-    let mut idle = 0;
-    loop {
-        // A new block before an old one's next turn, while the GPU has room.
-        let mut block = if waiting.len() < resident && !exhausted {
-            match next.next() {
-                Some((index, &linear)) => {
-                    let block = spare.take().unwrap_or_else(|| Block::new(env));
-                    block.begin(env, linear, env.first_block + index as u32)
-                }
-                None => {
-                    exhausted = true;
-                    continue;
-                }
-            }
-        } else if let Some(block) = waiting.pop_front() {
-            block
-        } else {
-            return Ok(());
-        };
-        let writes = env.writes;
-        if block.run(env, BLOCK_TURN)? {
-            idle = 0;
-            env.counts.blocks += 1;
-            env.counts.longest_warp += block.warps.iter().map(|w| w.executed).max().unwrap_or(0);
-            spare = Some(block);
-        } else {
-            idle = if env.polls < POLLS || env.writes > writes {
-                0
-            } else {
-                idle + 1
-            };
-            if idle > IDLE_ROUNDS * (waiting.len() + 1) {
-                return Err(block.starved(env));
-            }
-            waiting.push_back(block);
+/// The clusters that hold these blocks, each once, by the number of its first block's place among clusters.
+fn clusters_of(launch: &Launch, blocks: &[u64]) -> Vec<u64> {
+    if launch.cluster == [1; 3] {
+        return blocks.to_vec();
+    }
+    let [gx, gy, _] = launch.grid.map(u64::from);
+    let [cx, cy, cz] = launch.cluster.map(u64::from);
+    let mut out: Vec<u64> = Vec::new();
+    for linear in blocks {
+        let (x, y, z) = (
+            linear % gx / cx,
+            linear / gx % gy / cy,
+            linear / (gx * gy) / cz,
+        );
+        let cluster = (z * (gy / cy) + y) * (gx / cx) + x;
+        if !out.contains(&cluster) {
+            out.push(cluster);
         }
     }
+    out
 }
 
-impl Block {
-    fn new(env: &Env<'_>) -> Self {
-        let threads: u32 = env.launch.block.iter().product();
-        let warps = (threads as usize).div_ceil(LANES);
-        let limit = shared_layout(env.program, env.launch.dynamic_shared).1;
-        Self {
-            warps: (0..warps).map(|_| Warp::default()).collect(),
-            places: Vec::new(),
-            shared: Shared::new(limit, env.options.checks),
-            clocks: vec![[0; WARPS]; warps],
-            barriers: Barriers::new(warps),
-            serial: 0,
-            synchronised: false,
-        }
-    }
-
-    fn begin(mut self, env: &mut Env<'_>, linear: u64, serial: u32) -> Self {
-        let [gx, gy, _] = env.launch.grid.map(u64::from);
-        let coordinates = [
-            (linear % gx) as u32,
-            (linear / gx % gy) as u32,
-            (linear / (gx * gy)) as u32,
-        ];
-        let threads: u32 = env.launch.block.iter().product();
-        let (dynamic_base, limit) = shared_layout(env.program, env.launch.dynamic_shared);
-        let base = env.next_epoch;
-        self.serial = serial;
-        self.synchronised = false;
-        self.barriers = Barriers::new(self.warps.len());
-        self.shared.begin(base);
-        self.places.clear();
-        let warps = self.warps.len();
-        for (index, warp) in self.warps.iter_mut().enumerate() {
-            let place = Place {
-                block: coordinates,
-                grid: env.launch.grid,
-                ntid: env.launch.block,
-                warp: index,
-                warps,
-                sm: (linear % u64::from(env.options.sm_count.max(1))) as u32,
-                sms: env.options.sm_count,
-                dynamic_base,
-                dynamic_bytes: env.launch.dynamic_shared,
-                shared_bytes: limit - SHARED_BASE,
-            };
-            let lanes = (threads as usize - index * LANES).min(LANES);
-            let live = u32::MAX >> (LANES - lanes);
-            warp.begin(env.program, live, &place);
-            self.clocks[index] = [base; WARPS];
-            self.clocks[index][index] = base + 1;
-            self.places.push(place);
-        }
-        env.next_epoch = base + 1;
-        if let Some(cache) = &mut env.cache {
-            cache.clear();
-        }
-        self
-    }
-
-    /// Runs until the block is done (`true`) or its turn is over.
-    fn run(&mut self, env: &mut Env<'_>, turn: u64) -> Result<bool, Stop> {
-        let enough = env.left.saturating_sub(turn);
-        loop {
-            let before = env.left;
-            let mut moved = false;
-            let mut polls = 0;
-            for warp in 0..self.warps.len() {
-                env.polls = 0;
-                moved |= self.run_warp(env, warp, WARP_TURN)?;
-                polls = polls.max(env.polls);
-            }
-            env.polls = polls;
-            if self.warps.iter().all(|w| w.live == 0) {
-                let latest = self
-                    .clocks
-                    .iter()
-                    .enumerate()
-                    .map(|(w, c)| c[w])
-                    .max()
-                    .unwrap_or(0);
-                env.next_epoch = env.next_epoch.max(latest + 1);
-                return Ok(true);
-            }
-            if !moved && env.left == before {
-                return Err(self.deadlock(env));
-            }
-            if env.left <= enough || polls >= POLLS {
-                return Ok(false);
-            }
-        }
+/// Actors of a launch's clusters.
+fn layout(program: &Program, launch: &Launch) -> Layout {
+    let threads: u32 = launch.block.iter().product();
+    Layout {
+        warps: (threads as usize).div_ceil(regs::LANES),
+        blocks: launch.cluster.iter().product::<u32>() as usize,
+        asynchronous: program.asynchronous,
     }
 }
 

@@ -3,6 +3,7 @@
 use super::super::finding::{Finding, FindingKind};
 use super::super::op::{Call, Clock, Op, Passed, Pc, Pred};
 use super::access::At;
+use super::asynchronous::{Step, report_disturbed};
 use super::exchange::{self, Shfl};
 use super::regs::{LANES, Wide};
 use super::warp::{Caller, Fragment, Frame, State};
@@ -110,6 +111,13 @@ impl Block {
             let counts = &mut env.counts.by_pc[pc as usize];
             counts.warps += 1;
             counts.threads += u64::from(exec.count_ones());
+            let products = &self.warps[warp].products;
+            if products.any()
+                && exec != 0
+                && let Some(product) = products.disturbed(program, pc, frame, instr)
+            {
+                report_disturbed(env, pc, Some(product));
+            }
             let course = if let Op::Alu(work) = &instr.op {
                 if exec != 0 {
                     let warp = &mut self.warps[warp];
@@ -258,6 +266,40 @@ impl Block {
                 self.exchange(env, warp, at.frame, at.pc, exec);
                 Ok(Course::Next)
             }
+            Op::MoveMatrix(matrix) => {
+                let live = self.warps[warp].live;
+                if exec != live {
+                    env.report(FindingKind::DivergentBarrier, at.pc, None, |program| {
+                        (
+                            format!(
+                                "`{}` is reached by {} of {} live threads of a warp together",
+                                program.mnemonic(at.pc),
+                                exec.count_ones(),
+                                live.count_ones()
+                            ),
+                            "move it out of the divergent branch".into(),
+                        )
+                    });
+                }
+                self.move_matrix(env, at, matrix).map(|()| Course::Next)
+            }
+            Op::Async(op) => {
+                let parted = exec != mask;
+                if parted {
+                    // Whoever may wait becomes a group of its own.
+                    self.split(warp, index, mask & !exec, at.pc + 1);
+                    self.warps[warp].fragments[index].mask = exec;
+                }
+                match self.asynchronous(env, at, index, op)? {
+                    Step::Waits => Ok(Course::Changed),
+                    Step::Next if !parted => Ok(Course::Next),
+                    Step::Yields if !parted && env.polls < POLLS => Ok(Course::Next),
+                    Step::Next | Step::Yields => {
+                        self.warps[warp].fragments[index].pc = at.pc + 1;
+                        Ok(Course::Changed)
+                    }
+                }
+            }
             Op::Activemask { dst } => {
                 self.warps[warp]
                     .regs(at.frame)
@@ -355,6 +397,8 @@ impl Block {
             | Op::Barrier(_)
             | Op::WarpSync { .. }
             | Op::Fence
+            | Op::MoveMatrix(_)
+            | Op::Async(_)
             | Op::Nothing => {}
         }
     }

@@ -3,10 +3,11 @@
 //! for it.
 
 use super::super::op::{FrameLayout, Init, Pc, Program, Special};
+use super::asynchronous::Products;
 use super::regs::{LANES, Narrow, Regs, Wide};
 
 /// What unwritten registers hold: a NaN in every float format, and no useful address.
-const POISON: u64 = 0x7fa5_a5a5_7fa5_a5a5;
+pub(super) const POISON: u64 = 0x7fa5_a5a5_7fa5_a5a5;
 
 /// Where a call's registers and stack begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +34,28 @@ pub(crate) enum State {
     Barrier(u8),
     /// At a warp-wide operation, for lanes that it names.
     Converging,
+    /// For a phase of the mbarrier at this shared address.
+    Mbarrier(u32),
+    /// For the warpgroup's other warps to commit their part of products up to this epoch.
+    Warpgroup(u32),
+    /// For this many registers a thread.
+    Registers(u32),
+    /// At the cluster's barrier.
+    Cluster,
+}
+
+impl State {
+    /// Only something outside the warp can let it go on.
+    pub fn blocked(self) -> bool {
+        match self {
+            Self::Running | Self::Converging => false,
+            Self::Barrier(_)
+            | Self::Mbarrier(_)
+            | Self::Warpgroup(_)
+            | Self::Registers(_)
+            | Self::Cluster => true,
+        }
+    }
 }
 
 /// Lanes that run together.
@@ -50,6 +73,10 @@ pub(crate) struct Fragment {
 pub(crate) struct Place {
     pub block: [u32; 3],
     pub grid: [u32; 3],
+    /// Blocks of a cluster.
+    pub cluster: [u32; 3],
+    /// Of the block in its cluster.
+    pub rank: u32,
     pub ntid: [u32; 3],
     pub warp: usize,
     pub warps: usize,
@@ -78,6 +105,8 @@ pub(crate) struct Warp {
     pub reversed: bool,
     /// Instructions executed.
     pub executed: u64,
+    /// Products under way; their registers are not to be touched.
+    pub products: Products,
 }
 
 impl Warp {
@@ -179,11 +208,7 @@ impl Warp {
         let stop = self
             .fragments
             .iter()
-            .filter(|f| {
-                f.callers.len() == depth
-                    && f.pc > fragment.pc
-                    && !matches!(f.state, State::Barrier(_))
-            })
+            .filter(|f| f.callers.len() == depth && f.pc > fragment.pc && !f.state.blocked())
             .map(|f| f.pc)
             .min()
             .unwrap_or(Pc::MAX);
@@ -198,8 +223,8 @@ impl Warp {
             while other < self.fragments.len() {
                 let (a, b) = (&self.fragments[index], &self.fragments[other]);
                 let meets = a.pc == b.pc
-                    && !matches!(a.state, State::Barrier(_))
-                    && !matches!(b.state, State::Barrier(_))
+                    && !a.state.blocked()
+                    && !b.state.blocked()
                     && a.frame == b.frame
                     && a.callers == b.callers;
                 if meets {
@@ -223,6 +248,10 @@ fn grow<T: Clone>(rows: &mut Vec<T>, length: usize, value: T) {
 }
 
 impl Place {
+    fn cluster_of(&self, axis: u8) -> u32 {
+        self.cluster[usize::from(axis)].max(1)
+    }
+
     fn special(&self, special: Special, lane: usize) -> u32 {
         let bit = 1u32 << lane;
         let thread = (self.warp * LANES + lane) as u32;
@@ -239,8 +268,13 @@ impl Place {
             Special::NWarpId => self.warps as u32,
             Special::SmId => self.sm,
             Special::NSmId => self.sms,
-            Special::GridId | Special::Zero => 0,
-            Special::One => 1,
+            Special::GridId => 0,
+            Special::ClusterCtaid(axis) => self.block[usize::from(axis)] % self.cluster_of(axis),
+            Special::ClusterNctaid(axis) => self.cluster_of(axis),
+            Special::ClusterRank => self.rank,
+            Special::ClusterSize => self.cluster.iter().product(),
+            Special::Clusterid(axis) => self.block[usize::from(axis)] / self.cluster_of(axis),
+            Special::Nclusterid(axis) => self.grid[usize::from(axis)] / self.cluster_of(axis),
             Special::LaneMaskEq => bit,
             Special::LaneMaskLt => bit - 1,
             Special::LaneMaskLe => (bit - 1) | bit,

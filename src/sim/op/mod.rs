@@ -2,6 +2,7 @@
 //! label and constant resolved. It holds no text but mnemonics, and no state.
 
 mod alu;
+mod asynchronous;
 mod control;
 mod memory;
 mod program;
@@ -11,11 +12,15 @@ pub(crate) use alu::{
     Alu, BitQuery, CarryOp, Combine, Compare, CompareType, Cvt, CvtType, FloatMode, FloatOp,
     FloatTest, FloatUnary, IntOp, IntUnary, Piece, PrmtMode, Width,
 };
+pub(crate) use asynchronous::{
+    AsyncOp, BulkLoad, BulkPlace, BulkReduce, BulkStore, Copy, Mbarrier, MbarrierAction, PhaseOf,
+    Product, SharedPlace, Side, SourcePlace,
+};
 pub(crate) use control::{Barrier, BarrierKind, Call, Passed};
 pub(crate) use memory::{Access, Address, Atom, AtomOp, AtomType, Base, Space};
 pub(crate) use program::{Depends, FrameLayout, Init, Instr, ModuleVariable, Special};
 pub use program::{ParamInfo, Program};
-pub(crate) use warp::{Mma, ReduxOp, ShflMode, VoteMode};
+pub(crate) use warp::{MatrixMove, Mma, Operands, ReduxOp, ShflMode, VoteMode};
 
 /// An index into one of a frame's three register files (32-bit, 64-bit, predicate): which one, the
 /// operation's width says.
@@ -115,6 +120,9 @@ pub(crate) enum Op {
         members: Slot,
     },
     Fence,
+    /// `ldmatrix`, `stmatrix`.
+    MoveMatrix(Box<MatrixMove>),
+    Async(Box<AsyncOp>),
     Nothing,
 }
 

@@ -21,6 +21,12 @@ pub struct Program {
     /// Bound on threads of a block: `.maxntid` or `.reqntid`.
     pub(crate) max_threads: Option<u32>,
     pub(crate) required_threads: Option<[u32; 3]>,
+    /// Blocks of a cluster that `.reqnctapercluster` demands.
+    pub(crate) required_cluster: Option<[u32; 3]>,
+    /// Registers of a thread that `.maxnreg` sets.
+    pub(crate) max_registers: Option<u32>,
+    /// Anything of it works beside the warps.
+    pub(crate) asynchronous: bool,
 }
 
 impl Program {
@@ -49,6 +55,11 @@ impl Program {
         self.required_threads
     }
 
+    /// The cluster that `.reqnctapercluster` demands.
+    pub fn required_cluster(&self) -> Option<[u32; 3]> {
+        self.required_cluster
+    }
+
     /// Bytes of static shared memory.
     pub fn static_shared(&self) -> u32 {
         self.static_shared
@@ -62,6 +73,11 @@ impl Program {
     /// Line of an instruction.
     pub(crate) fn line(&self, pc: Pc) -> u32 {
         self.code.get(pc as usize).map_or(0, |i| i.line)
+    }
+
+    /// Whether an instruction's work goes on beside its warp.
+    pub(crate) fn works_beside(&self, pc: Pc) -> bool {
+        (self.code.get(pc as usize)).is_some_and(|instr| matches!(instr.op, Op::Async(_)))
     }
 
     /// Mnemonic of an instruction.
@@ -108,6 +124,14 @@ pub(crate) enum Special {
     SmId,
     NSmId,
     GridId,
+    /// Of the block in its cluster.
+    ClusterCtaid(u8),
+    ClusterNctaid(u8),
+    ClusterRank,
+    ClusterSize,
+    /// Of the cluster in the grid.
+    Clusterid(u8),
+    Nclusterid(u8),
     LaneMaskEq,
     LaneMaskLt,
     LaneMaskLe,
@@ -115,8 +139,6 @@ pub(crate) enum Special {
     LaneMaskGe,
     DynamicSharedSize,
     TotalSharedSize,
-    Zero,
-    One,
 }
 
 /// A function's frame: how many slots of each file, what some of them hold at first, and stack bytes.

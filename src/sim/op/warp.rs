@@ -1,7 +1,7 @@
 //! Exchanges between a warp's lanes, and products of matrices that they hold together.
 
-use super::Slot;
-use crate::sim::float::Format;
+use super::{SharedPlace, Slot};
+use crate::sim::float::{self, Format};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShflMode {
@@ -47,4 +47,43 @@ pub(crate) struct Mma {
 impl Mma {
     /// Multiplications and additions of one execution by a warp.
     pub(crate) const FLOPS: f64 = 2.0 * 16.0 * 8.0 * 16.0;
+}
+
+/// Element type of a matrix operand of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Operands {
+    F16,
+    Bf16,
+    E4m3,
+    E5m2,
+}
+
+impl Operands {
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            Self::F16 | Self::Bf16 => 2,
+            Self::E4m3 | Self::E5m2 => 1,
+        }
+    }
+
+    /// An element's value; `bits` holds it in its lower end.
+    pub(crate) fn value(self, bits: u32) -> f32 {
+        match self {
+            Self::F16 => half::f16::from_bits(bits as u16).to_f32(),
+            Self::Bf16 => f32::from_bits(bits << 16),
+            Self::E4m3 => float::e4m3_value(bits as u8),
+            Self::E5m2 => float::e5m2_value(bits as u8),
+        }
+    }
+}
+
+/// `ldmatrix` and `stmatrix`: 8 × 8 matrices of 16-bit elements, a row an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MatrixMove {
+    pub place: SharedPlace,
+    pub store: bool,
+    pub transposed: bool,
+    /// 1, 2 or 4.
+    pub count: u8,
+    pub regs: [Slot; 4],
 }

@@ -84,7 +84,7 @@ impl Decoder<'_> {
 
     pub(super) fn barrier(&mut self, body: &mut Body, p: Parts) -> Decoded {
         if p.has("cluster") {
-            return Err(p.unknown());
+            return self.cluster_barrier(p);
         }
         if p.has("warp") {
             return Ok(Op::WarpSync {

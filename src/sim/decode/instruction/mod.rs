@@ -1,10 +1,12 @@
 //! One instruction to one operation: modifiers read, operands typed.
 
 mod arithmetic;
+mod asynchronous;
 mod bits;
 mod compare;
 mod control;
 mod convert;
+mod matrix;
 mod memory;
 mod parts;
 mod warp;
@@ -69,15 +71,13 @@ impl Decoder<'_> {
             "trap" | "brkpt" => Ok(Op::Trap),
             "bar" | "barrier" => self.barrier(body, p),
             "membar" => Ok(Op::Fence),
-            "fence"
-                if !p
-                    .instruction
-                    .modifiers
-                    .iter()
-                    .any(|m| m.starts_with("mbarrier")) =>
-            {
-                Ok(Op::Fence)
-            }
+            "fence" => self.fence(p),
+            "mbarrier" => self.mbarrier(body, p),
+            "cp" => self.copy(body, p),
+            "wgmma" => self.warpgroup(body, p),
+            "ldmatrix" | "stmatrix" => self.move_matrix(body, p),
+            "setmaxnreg" => self.set_registers(p),
+            "mapa" => self.map_shared(body, p),
             "prefetch" | "prefetchu" | "nanosleep" | "pmevent" | "griddepcontrol"
             | "applypriority" | "discard" => Ok(Op::Nothing),
             "createpolicy" => {

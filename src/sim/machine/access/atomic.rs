@@ -4,9 +4,10 @@ use super::super::regs::Wide;
 use super::super::{Block, Env, Stop};
 use super::count::{Pattern, count_atomic, count_global, count_shared};
 use super::fault::{refused, uninitialised};
+use super::hazard::Hazards;
 use super::lane::{get, put};
-use super::shared::{Hazards, check_shared};
-use super::{At, lanes};
+use super::shared::check_shared;
+use super::{At, by, lanes};
 use crate::sim::float::{self, Format, Rounding};
 use crate::sim::memory::Cursor;
 use crate::sim::op::{Atom, AtomOp, AtomType, FloatOp};
@@ -19,7 +20,7 @@ impl Block {
         at: At,
         atom: &Atom,
     ) -> Result<(), Stop> {
-        env.writes += 1;
+        env.changes += 1;
         let bytes = atom_bytes(atom.ty);
         count_global(
             env,
@@ -74,10 +75,11 @@ impl Block {
         let Self {
             warps,
             shared,
-            clocks,
+            knowledge,
+            actors,
             ..
         } = self;
-        let clock = &clocks[at.warp];
+        let by = &by(*actors, knowledge, at);
         let mut regs = warps[at.warp].regs(at.frame);
         shared.begin_request();
         for lane in lanes(at.mask) {
@@ -91,12 +93,12 @@ impl Block {
             let words = (bytes / 4).max(1) as usize;
             let mut old = 0;
             for part in 0..words {
-                seen.note(shared.read(word + part, 0xf, true, at.warp, clock, at.pc));
+                seen.note(shared.read(word + part, 0xf, true, by));
                 old |= u64::from(shared.word(word + part)) << (32 * part);
             }
             let new = apply(atom.op, atom.ty, old, value, swap);
             for part in 0..words {
-                seen.race(shared.write(word + part, 0xf, true, false, at.warp, clock, at.pc));
+                seen.race(shared.write(word + part, 0xf, true, false, by));
                 shared.set_word(word + part, (new >> (32 * part)) as u32);
             }
             if let Some(dst) = atom.dst {
@@ -112,7 +114,7 @@ impl Block {
     }
 }
 
-fn atom_bytes(ty: AtomType) -> usize {
+pub(in crate::sim::machine) fn atom_bytes(ty: AtomType) -> usize {
     match ty {
         AtomType::Int { wide, .. } => {
             if wide {
@@ -126,7 +128,13 @@ fn atom_bytes(ty: AtomType) -> usize {
 }
 
 /// The new value of an atomic.
-fn apply(op: AtomOp, ty: AtomType, old: u64, value: u64, swap: u64) -> u64 {
+pub(in crate::sim::machine) fn apply(
+    op: AtomOp,
+    ty: AtomType,
+    old: u64,
+    value: u64,
+    swap: u64,
+) -> u64 {
     match (op, ty) {
         (AtomOp::Exch, _) => value,
         (AtomOp::Cas, _) => {

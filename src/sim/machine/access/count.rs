@@ -94,13 +94,29 @@ pub(super) fn count_global(
     line.bytes += u64::from(at.mask.count_ones()) * total as u64;
 }
 
-pub(super) fn count_shared(env: &mut Env<'_>, shared: &Shared, at: At, total: u32) {
+pub(in crate::sim::machine) fn count_shared(
+    env: &mut Env<'_>,
+    shared: &Shared,
+    at: At,
+    total: u32,
+) {
     let (wavefronts, ideal) = shared.end_request();
     let line = &mut env.counts.by_pc[at.pc as usize];
     line.requests += 1;
     line.wavefronts += u64::from(wavefronts);
     line.ideal_wavefronts += u64::from(ideal);
     line.bytes += u64::from(at.mask.count_ones()) * u64::from(total);
+}
+
+/// The reading half of copies from global to shared memory.
+pub(in crate::sim::machine) fn count_copy(
+    env: &mut Env<'_>,
+    addresses: &Wide,
+    at: At,
+    total: usize,
+) {
+    let pattern = Pattern::of(addresses, at.mask, total as u64);
+    count_global(env, addresses, at, total, true, pattern);
 }
 
 pub(super) fn count_local(env: &mut Env<'_>, at: At, total: usize) {

@@ -5,12 +5,22 @@ use crate::sim::finding::{Finding, FindingKind};
 use crate::sim::memory::Refusal;
 use crate::sim::op::Pc;
 
-pub(super) fn fault(env: &Env<'_>, pc: Pc, kind: FindingKind, message: &str) -> Stop {
+pub(in crate::sim::machine) fn fault(
+    env: &Env<'_>,
+    pc: Pc,
+    kind: FindingKind,
+    message: &str,
+) -> Stop {
     let text = format!("`{}`: {message}", env.program.mnemonic(pc));
     Stop::Fault(Finding::new(kind, env.program.line(pc), text))
 }
 
-pub(super) fn misaligned(env: &Env<'_>, pc: Pc, address: u64, bytes: usize) -> Stop {
+pub(in crate::sim::machine) fn misaligned(
+    env: &Env<'_>,
+    pc: Pc,
+    address: u64,
+    bytes: usize,
+) -> Stop {
     fault(
         env,
         pc,
@@ -19,7 +29,7 @@ pub(super) fn misaligned(env: &Env<'_>, pc: Pc, address: u64, bytes: usize) -> S
     )
 }
 
-pub(super) fn refused(
+pub(in crate::sim::machine) fn refused(
     env: &Env<'_>,
     pc: Pc,
     refusal: &Refusal,
@@ -44,7 +54,7 @@ pub(super) fn refused(
     }
 }
 
-pub(super) fn uninitialised(env: &mut Env<'_>, pc: Pc, what: &str) {
+pub(in crate::sim::machine) fn uninitialised(env: &mut Env<'_>, pc: Pc, what: &str) {
     env.report(FindingKind::UninitialisedRead, pc, None, |program| {
         (
             format!(

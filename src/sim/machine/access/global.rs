@@ -8,7 +8,7 @@ use super::lane::{collect, scatter, scatter_run};
 use super::{At, lanes};
 use crate::sim::finding::FindingKind;
 use crate::sim::memory::{Author, Cursor, Overwrite};
-use crate::sim::op::Access;
+use crate::sim::op::{Access, Pc};
 
 impl Block {
     pub(super) fn load_global(
@@ -60,7 +60,7 @@ impl Block {
         at: At,
         access: &Access,
     ) -> Result<(), Stop> {
-        env.writes += 1;
+        env.changes += 1;
         let total = usize::from(access.bytes) * usize::from(access.count);
         count_global(
             env,
@@ -73,7 +73,7 @@ impl Block {
         let author = Author {
             block: self.serial,
             warp: at.warp as u8,
-            seen: &self.clocks[at.warp],
+            seen: &self.knowledge[at.warp].seen[self.actors.warps()],
             pc: at.pc,
             launch_start: env.first_block,
             synchronised: self.synchronised,
@@ -93,20 +93,24 @@ impl Block {
             overwritten = overwritten.or(overwrite);
         }
         if let Some(overwrite) = overwritten {
-            env.report(FindingKind::ConflictingWrites, at.pc, Some(overwrite.pc), |_| {
-                let (who, help) = if overwrite.other_block {
-                    ("two blocks write", "give each block its own part of the result, or combine with atomics")
-                } else {
-                    ("two warps of a block write", "let one thread write it, or put a barrier between")
-                };
-                (
-                    format!("{who} different values to the same global address; which one stays is left to chance"),
-                    help.into(),
-                )
-            });
+            report_overwrite(env, at.pc, overwrite);
         }
         Ok(())
     }
+}
+
+pub(in crate::sim::machine) fn report_overwrite(env: &mut Env<'_>, pc: Pc, overwrite: Overwrite) {
+    env.report(FindingKind::ConflictingWrites, pc, Some(overwrite.pc), |_| {
+        let (who, help) = if overwrite.other_block {
+            ("two blocks write", "give each block its own part of the result, or combine with atomics")
+        } else {
+            ("two warps of a block write", "let one thread write it, or put a barrier between")
+        };
+        (
+            format!("{who} different values to the same global address; which one stays is left to chance"),
+            help.into(),
+        )
+    });
 }
 
 /// Global loads of `BYTES` bytes, lane by lane; tells whether some of them were never written.

@@ -6,17 +6,26 @@ mod bank;
 mod count;
 mod fault;
 mod global;
+mod hazard;
 mod lane;
 mod local;
+mod matrix;
 mod shared;
 
 use super::regs::{LANES, Regs, Wide};
 use super::warp::Frame;
 use super::{Block, Env, Stop, window};
+use crate::sim::causal::{Actors, Knowledge};
 use crate::sim::finding::FindingKind;
 use crate::sim::op::{Access, Address, Atom, Base, Pc, Space};
+use crate::sim::shared::By;
+pub(super) use atomic::{apply, atom_bytes};
 use bank::load_bytes;
-use fault::fault;
+pub(super) use count::{count_copy, count_shared};
+pub(super) use fault::{fault, misaligned, refused, uninitialised};
+pub(super) use global::report_overwrite;
+pub(super) use hazard::{Hazards, report_race};
+pub(super) use shared::check_shared;
 
 /// Where an access happens.
 #[derive(Clone, Copy)]
@@ -27,13 +36,30 @@ pub(super) struct At {
     pub mask: u32,
 }
 
+/// A warp as the author of an access.
+pub(super) fn by<'a>(actors: Actors, knowledge: &'a [Knowledge], at: At) -> By<'a> {
+    let actor = actors.warp(at.warp);
+    let knows = &knowledge[at.warp];
+    By {
+        actor,
+        epoch: knows.seen[actor],
+        knows,
+        pc: at.pc,
+    }
+}
+
 enum Direction {
     Load,
     Store,
 }
 
 impl Block {
-    pub(super) fn load(&mut self, env: &mut Env<'_>, at: At, access: &Access) -> Result<(), Stop> {
+    pub(in crate::sim::machine) fn load(
+        &mut self,
+        env: &mut Env<'_>,
+        at: At,
+        access: &Access,
+    ) -> Result<(), Stop> {
         self.transfer(env, at, access, &Direction::Load)
     }
 
@@ -154,7 +180,7 @@ impl Block {
     }
 }
 
-fn addresses(regs: &Regs<'_>, frame: Frame, address: &Address) -> Wide {
+pub(super) fn addresses(regs: &Regs<'_>, frame: Frame, address: &Address) -> Wide {
     let offset = address.offset as u64;
     match address.base {
         Base::None => [offset; LANES],
@@ -166,7 +192,7 @@ fn addresses(regs: &Regs<'_>, frame: Frame, address: &Address) -> Wide {
     }
 }
 
-fn lanes(mask: u32) -> impl Iterator<Item = usize> {
+pub(super) fn lanes(mask: u32) -> impl Iterator<Item = usize> {
     let mut left = mask;
     std::iter::from_fn(move || {
         if left == 0 {

@@ -3,12 +3,13 @@
 use super::super::regs::{LANES, Wide};
 use super::super::{Block, Env, SHARED_BASE, Stop};
 use super::count::{Pattern, count_shared};
-use super::fault::{fault, misaligned, uninitialised};
+use super::fault::{fault, misaligned};
+use super::hazard::Hazards;
 use super::lane::{extend, get, put};
-use super::{At, lanes};
+use super::{At, by, lanes};
 use crate::sim::finding::FindingKind;
 use crate::sim::op::{Access, Pc};
-use crate::sim::shared::{Hazard, Race, Seen, Shared};
+use crate::sim::shared::Shared;
 
 impl Block {
     pub(super) fn load_shared(
@@ -24,10 +25,11 @@ impl Block {
         let Self {
             warps,
             shared,
-            clocks,
+            knowledge,
+            actors,
             ..
         } = self;
-        let clock = &clocks[at.warp];
+        let by = &by(*actors, knowledge, at);
         let mut regs = warps[at.warp].regs(at.frame);
         let mut seen = Hazards::default();
         let words = (total / 4).max(1) as usize;
@@ -43,7 +45,7 @@ impl Block {
                 let first = (addresses[at.mask.trailing_zeros() as usize] / 4) as usize;
                 shared.count_run(all);
                 for word in first..first + all {
-                    seen.note(shared.check_read(word, 0xf, access.strong, at.warp, clock, at.pc));
+                    seen.note(shared.check_read(word, 0xf, access.strong, by));
                 }
             }
             Pattern::Uniform | Pattern::Consecutive | Pattern::Other => {
@@ -57,20 +59,13 @@ impl Block {
                     let word = (address / 4) as usize;
                     if bytes >= 4 {
                         for word in word..word + words {
-                            seen.note(shared.read(word, 0xf, access.strong, at.warp, clock, at.pc));
+                            seen.note(shared.read(word, 0xf, access.strong, by));
                         }
                     } else {
                         for byte in (address as u32..address as u32 + total).step_by(bytes as usize)
                         {
                             let mask = ((1 << bytes) - 1) << (byte % 4);
-                            seen.note(shared.read(
-                                byte as usize / 4,
-                                mask,
-                                access.strong,
-                                at.warp,
-                                clock,
-                                at.pc,
-                            ));
+                            seen.note(shared.read(byte as usize / 4, mask, access.strong, by));
                         }
                     }
                 }
@@ -122,15 +117,17 @@ impl Block {
         let Self {
             warps,
             shared,
-            clocks,
+            knowledge,
+            actors,
             ..
         } = self;
-        let clock = &clocks[at.warp];
+        let by = &by(*actors, knowledge, at);
         let regs = warps[at.warp].regs(at.frame);
         shared.begin_request();
         for lane in lanes(at.mask) {
             let address = addresses[lane] as u32;
             check_shared(env, shared, at.pc, address, total, lane)?;
+            seen.race(shared.overwrites_reading(address, address + total, by));
             for (index, reg) in access.regs[..usize::from(access.count)].iter().enumerate() {
                 let value = get(&regs, *reg, lane);
                 let place = address + index as u32 * bytes;
@@ -138,15 +135,7 @@ impl Block {
                 let mut one = |word: usize, mask: u32, keep: u32, value: u32| {
                     let old = shared.word(word);
                     let value = old & keep | value;
-                    seen.race(shared.write(
-                        word,
-                        mask,
-                        access.strong,
-                        old == value,
-                        at.warp,
-                        clock,
-                        at.pc,
-                    ));
+                    seen.race(shared.write(word, mask, access.strong, old == value, by));
                     shared.set_word(word, value);
                 };
                 match bytes {
@@ -174,51 +163,8 @@ impl Block {
     }
 }
 
-/// What a request saw, to report once.
-#[derive(Default)]
-pub(super) struct Hazards {
-    race: Option<Race>,
-    pub undefined: bool,
-}
-
-impl Hazards {
-    #[inline]
-    pub(super) fn note(&mut self, seen: Seen) {
-        self.race = self.race.or(seen.race);
-        self.undefined |= seen.undefined;
-    }
-
-    #[inline]
-    pub(super) fn race(&mut self, race: Option<Race>) {
-        self.race = self.race.or(race);
-    }
-
-    pub(super) fn report(&self, env: &mut Env<'_>, pc: Pc) {
-        if !env.options.checks {
-            return;
-        }
-        if self.undefined {
-            uninitialised(env, pc, "shared memory");
-        }
-        if let Some(race) = self.race {
-            // The report carries both lines; a number in the text would be that of the rendering.
-            env.report(FindingKind::MissingBarrier, pc, Some(race.earlier), |_| {
-                let what = match race.hazard {
-                    Hazard::ReadAfterWrite => "reads shared memory that another warp writes",
-                    Hazard::WriteAfterRead => "writes shared memory that another warp reads",
-                    Hazard::WriteAfterWrite => "writes shared memory that another warp writes too",
-                };
-                (
-                    format!("{what}, with no barrier between"),
-                    "put `bar.sync 0;` between the two".into(),
-                )
-            });
-        }
-    }
-}
-
 #[inline(always)]
-pub(super) fn check_shared(
+pub(in crate::sim::machine) fn check_shared(
     env: &Env<'_>,
     shared: &Shared,
     pc: Pc,
