@@ -24,6 +24,9 @@ const DIGEST_THREADS: u32 = 256;
 /// The largest output that is handed back whole after a timing.
 const LARGEST_LEFT: u64 = 256 << 10;
 
+/// What damage to an output writes; `tools.ptx` writes the same.
+const POCK: u8 = 0xa5;
+
 /// What a known-good kernel is run on.
 const CANARY_BYTES: usize = 4099;
 
@@ -567,6 +570,25 @@ impl Engine {
                     self.cuda.copy(at.offset(bytes - shift), from, shift)?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Queues damage to a call's outputs: half of their 16-byte words are overwritten, nobody knows which, and
+    /// all of an output that is no longer.
+    pub fn pock(&self, call: &Call, held: &[Held]) -> Result<(), Trouble> {
+        for (region, held) in call.regions.iter().zip(held) {
+            let (Role::Output, Held::Own(own)) = (region.role, held) else {
+                continue;
+            };
+            let (at, pairs) = (own.address(), own.bytes() / 16);
+            if pairs < 2 {
+                self.cuda.fill(at, POCK, own.bytes())?;
+                continue;
+            }
+            let blocks = pairs.div_ceil(u64::from(DIGEST_THREADS)).min(1 << 16) as u32;
+            let params = [at.get(), pairs, self.seed];
+            self.tool("warptree_pock", blocks, DIGEST_THREADS, &params)?;
         }
         Ok(())
     }

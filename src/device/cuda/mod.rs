@@ -460,7 +460,7 @@ fn about(ready: &Ready) -> About {
         "writes within 4 KiB outside of a buffer (guard zones)".to_owned(),
         "read-only buffers unchanged (hash on the device)".to_owned(),
         "workspaces arrive poisoned".to_owned(),
-        "outputs of the timed calls, on changing inputs (hash on the device)".to_owned(),
+        "outputs of the timed calls, on changing inputs, and over a damaged answer (hash on the device)".to_owned(),
     ];
     checks.extend(ready.enforced.iter().map(|what| format!("worker: {what}")));
     let mut cannot_check = vec![
@@ -468,7 +468,6 @@ fn about(ready: &Ready) -> About {
         "reads outside of a buffer that hit other memory".to_owned(),
         "reads of memory that nothing wrote".to_owned(),
         "power capping: the counter is not read".to_owned(),
-        "work that timed calls leave out where an earlier call's result stands already".to_owned(),
     ];
     cannot_check.extend(
         ready

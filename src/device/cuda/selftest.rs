@@ -658,6 +658,26 @@ mod tests {
     }
 
     #[test]
+    fn damage_is_half_of_an_output_and_no_more() {
+        let tools = include_str!("tools.ptx");
+        let pairs = 1000;
+        let case = Case::new(
+            "warptree_pock",
+            3,
+            64,
+            vec![arg("c"), int(pairs), int(0x0123_4567)],
+        )
+        .with(output("c", 16 * pairs as u64));
+        let ran = simulated(&case, tools);
+        let damaged = ran.outputs[0]
+            .1
+            .chunks(16)
+            .filter(|pair| pair.iter().all(|byte| *byte == 0xa5))
+            .count();
+        assert!((400..600).contains(&damaged), "{damaged} of {pairs}");
+    }
+
+    #[test]
     fn the_gpu_and_the_host_digest_alike() {
         let seed = 0x0123_4567_89AB_CDEF_u64;
         let tools = include_str!("tools.ptx");

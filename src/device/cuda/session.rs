@@ -50,7 +50,7 @@ struct Ready {
     left: Vec<usize>,
     prepared: Prepared,
     call: Call,
-    _code: Code,
+    code: Code,
 }
 
 /// Part of a walk round all sets, or some whole walks.
@@ -77,6 +77,64 @@ impl Ready {
         engine.cuda.replay(&walk.graph).map_err(|e| ran(index, e))
     }
 
+    /// Runs a call twice on the first set, the second time over its own answer, damaged: what leaves alone
+    /// what looks right is caught.
+    fn mend(
+        &self,
+        engine: &mut Engine,
+        index: u8,
+        announce: Announce<'_>,
+        checked: &mut Checked,
+    ) -> Result<(), Trouble> {
+        let (call, held) = (&self.call, &self.sets[0]);
+        let steps = engine.prepare(call, &self.code, held, index)?;
+        for damaged in [false, true] {
+            if damaged {
+                engine.pock(call, held)?;
+                engine.cuda.synchronize()?;
+            }
+            announce(Stage::Launching {
+                call: index,
+                expected_ns: self.prepared.rough_ns,
+            })?;
+            engine.queue(call, &steps, held, index)?;
+            engine.cuda.synchronize().map_err(|e| ran(index, e))?;
+            announce(Stage::Housekeeping)?;
+        }
+        self.compare_outputs(engine, 0, 0, checked)
+    }
+
+    /// Adds what is wrong with a set's outputs, made from these contents.
+    fn compare_outputs(
+        &self,
+        engine: &mut Engine,
+        set: usize,
+        made_from: usize,
+        checked: &mut Checked,
+    ) -> Result<(), Trouble> {
+        let (call, held) = (&self.call, &self.sets[set]);
+        let found = engine.output_digests(call, held)?;
+        let wanted = &self.contents[made_from].outputs;
+        for (at, region) in call.regions.iter().enumerate() {
+            if found[at] == wanted[at] {
+                continue;
+            }
+            if !checked.unsteady.contains(&region.name) {
+                checked.unsteady.push(region.name.clone());
+            }
+            // The reference knows these inputs: they are the uploaded ones, not moved round.
+            if made_from == 0
+                && let Some(bytes) = engine.values(call, held, at)?
+            {
+                checked.left.push(Left {
+                    output: region.name.clone(),
+                    bytes,
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// Adds what the latest calls left, where the inputs' contents are those from `first` on.
     fn compare(
         &self,
@@ -86,26 +144,7 @@ impl Ready {
     ) -> Result<(), Trouble> {
         let call = &self.call;
         for (set, held) in self.sets.iter().enumerate() {
-            let made_from = first + self.left[set];
-            let found = engine.output_digests(call, held)?;
-            let wanted = &self.contents[made_from].outputs;
-            for (at, region) in call.regions.iter().enumerate() {
-                if found[at] == wanted[at] {
-                    continue;
-                }
-                if !checked.unsteady.contains(&region.name) {
-                    checked.unsteady.push(region.name.clone());
-                }
-                // The reference knows these inputs: they are the uploaded ones, not moved round.
-                if made_from == 0
-                    && let Some(bytes) = engine.values(call, held, at)?
-                {
-                    checked.left.push(Left {
-                        output: region.name.clone(),
-                        bytes,
-                    });
-                }
-            }
+            self.compare_outputs(engine, set, first + self.left[set], checked)?;
             let inputs = engine.input_digests(call, held)?;
             let known = &self.contents[first + set].inputs;
             for (region, (found, before)) in call.regions.iter().zip(inputs.iter().zip(known)) {
@@ -172,7 +211,7 @@ impl Session {
         Ok((nanos, (before, after)))
     }
 
-    /// Checks what the timed calls left; then gives all sets inputs that they never held and poisons the
+    /// Checks what the timed calls left, and that a call mends its own answer; then gives all sets inputs that they never held and poisons the
     /// outputs, replays and times the very same graphs, and checks again: a kernel that kept results from
     /// earlier calls fails, or takes longer.
     pub fn check(
@@ -184,6 +223,7 @@ impl Session {
         for (index, ready) in (0u8..).zip(&mut self.calls) {
             let mut checked = Checked::default();
             ready.compare(engine, 0, &mut checked)?;
+            ready.mend(engine, index, announce, &mut checked)?;
             let first = ready.sets.len();
             for (set, held) in ready.sets.iter().enumerate() {
                 engine.fill(&ready.call, held, (first + set) as u32, Some(SECOND_POISON))?;
@@ -239,7 +279,7 @@ impl Session {
                 contents: made.contents,
                 prepared: made.prepared,
                 call,
-                _code: code,
+                code,
             }),
             Err(trouble) => {
                 for held in sets {
