@@ -45,8 +45,10 @@ fn every_embedded_task_belongs_to_a_suite() {
         .map(|name| catalogue.task(name).unwrap().level)
         .collect();
     assert_eq!(levels.len(), 3, "a total needs every level");
+    let ptxbench = catalogue.suite("ptxbench").unwrap();
     for name in catalogue.names().unwrap() {
-        assert!(suite.tasks.contains(&name), "{name} is in no suite");
+        let listed = suite.tasks.contains(&name) || ptxbench.tasks.contains(&name);
+        assert!(listed, "{name} is in no suite");
     }
 }
 

@@ -76,9 +76,10 @@ enum Allowed {
     Nearest,
     /// Bit for bit.
     Bits,
-    /// |ŷ − y| ≤ `scaled`·max(|y|, scale) + `relative`·|y| + `absolute`.
+    /// |ŷ − y| ≤ `scaled`·max(|y|, scale) + `spread`·scale + `relative`·|y| + `absolute`.
     Bound {
         scaled: f64,
+        spread: f64,
         relative: f64,
         absolute: f64,
     },
@@ -94,18 +95,24 @@ impl Allowed {
         match problem.task.tolerances.get(&output.name) {
             None | Some(Tolerance::Exact) => Self::Bits,
             Some(Tolerance::Dot { .. }) if problem.case == InputCase::Integers => Self::Nearest,
-            Some(Tolerance::Dot { accumulate, .. }) => {
+            Some(Tolerance::Dot {
+                accumulate,
+                rounded,
+                ..
+            }) => {
                 let terms = problem
                     .sum_length(&output.name)
                     .map_or(1.0, |sum| sum.terms as f64);
                 Self::Bound {
                     scaled: 4.0 * unit_roundoff(*accumulate) * terms.sqrt(),
+                    spread: rounded.map_or(0.0, |dtype| 3.0 * unit_roundoff(dtype)),
                     relative: u_out,
                     absolute,
                 }
             }
             Some(Tolerance::Pointwise { ulps, absolute: a }) => Self::Bound {
                 scaled: 0.0,
+                spread: 0.0,
                 relative: ulps * u_out,
                 absolute: a + absolute,
             },
@@ -119,9 +126,10 @@ impl Allowed {
             Self::Bits | Self::Nearest => 0.0,
             Self::Bound {
                 scaled,
+                spread,
                 relative,
                 absolute,
-            } => scaled * y.abs().max(scale) + relative * y.abs() + absolute,
+            } => scaled * y.abs().max(scale) + spread * scale + relative * y.abs() + absolute,
             Self::Norm(relative) => relative * y.abs(),
         }
     }

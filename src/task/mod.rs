@@ -301,6 +301,11 @@ pub enum Builtin {
     /// the edge there are zeros.
     #[serde(rename = "conv2d_3x3")]
     Conv2d3x3,
+    /// `q[b, h, s, d]`, `k` and `v` alike → `o[b, h, s, d]`: softmax(q·kᵀ/√d)·v for each head, and
+    /// `lse[b, h, s]`: the natural logarithm of the sum that each softmax divides by.
+    AttentionFwd,
+    /// The same, where a query sees the keys up to its own position only.
+    AttentionFwdCausal,
 }
 
 /// How far an output may be from its reference.
@@ -310,12 +315,16 @@ pub enum Tolerance {
     /// Bit for bit (moves, integers).
     Exact,
     /// A sum or dot product of `length` terms:
-    /// |ŷ − y| ≤ 4·u_acc·√length·max(|y|, √Σ a²b²) + u_out·|y|.
+    /// |ŷ − y| ≤ 4·u_acc·√length·max(|y|, √Σ a²b²) + u_out·|y|; where one factor of each product may be
+    /// rounded first, 3·u_rounded·√Σ a²b² more: seven standard deviations of what that does.
     Dot {
         /// An expression over the size's names.
         length: String,
         /// Precision of the accumulator.
         accumulate: DType,
+        /// Precision that one factor of each product may be rounded to before it is multiplied.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rounded: Option<DType>,
     },
     /// |ŷ − y| ≤ ulps·u_out·|y| + absolute.
     Pointwise {

@@ -204,7 +204,9 @@ impl Problem {
     /// Terms of the sums an output is made of; `None` where its tolerance names no sum.
     pub fn sum_length(&self, output: &str) -> Option<SumLength> {
         match self.task.tolerances.get(output)? {
-            Tolerance::Dot { length, accumulate } => Some(SumLength {
+            Tolerance::Dot {
+                length, accumulate, ..
+            } => Some(SumLength {
                 terms: evaluate(&self.task, &self.size, length, Expr::int)
                     .ok()
                     .and_then(|terms| u64::try_from(terms).ok())?,

@@ -4,12 +4,14 @@
 //! An honest kernel computes in the accumulator's precision and rounds once to the output's type.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use half::bf16;
+use rayon::prelude::*;
 
 use super::compare::{Got, compare};
-use super::element::{decode_all, encode};
+use super::element::{decode_all, encode, round};
 use super::problem::significant_bits;
 use super::reference::{self, Arithmetic, Form, Pieces, Sum};
 use super::{Poison, Problem, Purpose, Reference, Task, TaskError, Tolerance};
@@ -24,7 +26,8 @@ pub enum Defect {
     Mean,
     /// The input's elements as they come.
     CopiedInput,
-    /// The right result cut to eleven significant bits, or to the output's where it has fewer.
+    /// The right result cut to eleven significant bits, or to the output's where it has fewer; where a factor
+    /// may be rounded to the output's own precision, to one bit less.
     Truncated,
     /// Inputs rounded to tf32.
     Tf32Inputs,
@@ -100,50 +103,64 @@ pub struct Proof {
 
 /// Runs the proof with one seed. `None` where the task's reference is not of this crate.
 ///
-/// A defect must be rejected on at least one of the problems it was tried on, since a verification runs
-/// them all; an honest order must be accepted on every one.
+/// For each output, a defect must be rejected on at least one of the problems it was tried on, since a
+/// verification runs them all; an honest order must be accepted on every one.
 pub fn prove(task: &Arc<Task>, seed: u64) -> Result<Option<Proof>, ProofError> {
     let Reference::Builtin(builtin) = task.reference else {
         return Ok(None);
     };
-    let mut defects = Defect::ALL.map(|defect| (defect, 0, 0));
+    let mut defects = vec![Defect::ALL.map(|defect| (defect, 0, 0)); task.outputs().count()];
     let mut orders = Order::ALL.map(|order| (order, 0, 0));
     let mut failures = Vec::new();
     for size in task.sizes_for(Purpose::Smoke) {
         for case in &task.cases {
             let problem = Problem::new(task, size, *case, seed)?;
-            let form = Form::of(builtin, &problem).map_err(reference::ReferenceError)?;
-            let bench = Bench::new(&problem, form)?;
-            let honest = bench.run(Order::Sequential, Inputs::Whole);
-            for (defect, rejected, tried) in &mut defects {
-                let output = bench.defective(*defect, &honest);
-                if output == honest {
-                    continue;
+            let all = reference::expected(&problem, std::time::Duration::MAX)?;
+            for ((number, expected), defects) in all.into_iter().enumerate().zip(&mut defects) {
+                let form =
+                    Form::of(builtin, number, &problem).map_err(reference::ReferenceError)?;
+                let bench = Bench::new(&problem, expected, form)?;
+                let honest = bench.run(Order::Sequential, Inputs::Whole);
+                for (defect, rejected, tried) in defects {
+                    let output = bench.defective(*defect, &honest);
+                    if output == honest {
+                        continue;
+                    }
+                    *tried += 1;
+                    *rejected += u32::from(bench.rejects(&output).is_some());
                 }
-                *tried += 1;
-                *rejected += u32::from(bench.rejects(&output).is_some());
-            }
-            for (order, rejected, tried) in &mut orders {
-                *tried += 1;
-                if let Some(why) = bench.rejects(&bench.run(*order, Inputs::Whole)) {
-                    *rejected += 1;
-                    failures.push(format!(
-                        "at {}, {order} is rejected: {why}",
-                        problem.label()
-                    ));
+                for (order, rejected, tried) in &mut orders {
+                    *tried += 1;
+                    if let Some(why) = bench.rejects(&bench.run(*order, Inputs::Whole)) {
+                        *rejected += 1;
+                        failures.push(format!(
+                            "at {}, {order} is rejected: {}: {why}",
+                            problem.label(),
+                            bench.expected.output
+                        ));
+                    }
                 }
             }
         }
     }
-    for (defect, rejected, tried) in &defects {
-        if *rejected == 0 && *tried > 0 {
-            failures.push(format!(
-                "with seed {seed}, {defect} pass all {tried} smoke problems"
-            ));
+    for (output, defects) in task.outputs().zip(&defects) {
+        for (defect, rejected, tried) in defects {
+            if *rejected == 0 && *tried > 0 {
+                failures.push(format!(
+                    "with seed {seed}, {defect} pass all {tried} smoke problems for {}",
+                    output.name
+                ));
+            }
         }
     }
+    let over_outputs = |at: usize| {
+        let of_output = defects.iter().map(|defects| defects[at]);
+        of_output.fold((Defect::ALL[at], 0, 0), |sums, (_, rejected, tried)| {
+            (sums.0, sums.1 + rejected, sums.2 + tried)
+        })
+    };
     Ok(Some(Proof {
-        defects: defects.to_vec(),
+        defects: (0..Defect::ALL.len()).map(over_outputs).collect(),
         orders: orders.to_vec(),
         failures,
     }))
@@ -203,16 +220,18 @@ struct Bench<'a> {
     input_bits: Vec<Vec<u8>>,
     output: DType,
     accumulate: DType,
+    /// What an honest kernel rounds a factor to.
+    rounded: Option<DType>,
 }
 
 impl<'a> Bench<'a> {
-    fn new(problem: &'a Problem, form: Form) -> Result<Self, ProofError> {
+    fn new(
+        problem: &'a Problem,
+        expected: reference::Expected,
+        form: Form,
+    ) -> Result<Self, ProofError> {
         let none =
             |what: &str| reference::ReferenceError(format!("at {}: no {what}", problem.label()));
-        let expected = reference::expected(problem, std::time::Duration::MAX)?
-            .into_iter()
-            .next()
-            .ok_or_else(|| none("expected output"))?;
         let input_bits = problem
             .inputs()
             .map(|input| {
@@ -230,10 +249,14 @@ impl<'a> Bench<'a> {
             .buffer(&expected.output)
             .ok_or_else(|| none("output"))?
             .dtype;
-        let accumulate = match problem.task.tolerances.get(&expected.output) {
-            Some(Tolerance::Dot { accumulate, .. }) => *accumulate,
+        let (accumulate, rounded) = match problem.task.tolerances.get(&expected.output) {
+            Some(Tolerance::Dot {
+                accumulate,
+                rounded,
+                ..
+            }) => (*accumulate, *rounded),
             Some(Tolerance::Exact | Tolerance::Pointwise { .. } | Tolerance::Norm { .. })
-            | None => DType::F32,
+            | None => (DType::F32, None),
         };
         Ok(Self {
             problem,
@@ -243,6 +266,7 @@ impl<'a> Bench<'a> {
             input_bits,
             output,
             accumulate,
+            rounded,
         })
     }
 
@@ -277,6 +301,10 @@ impl<'a> Bench<'a> {
             }
             Defect::Truncated => {
                 let bits = significant_bits(self.output).min(11);
+                let bits = match self.rounded {
+                    Some(dtype) if significant_bits(dtype) <= bits => bits - 1,
+                    Some(_) | None => bits,
+                };
                 let values = self.values(Order::Sequential, Inputs::Whole).into_iter();
                 self.encode(values.map(|value| truncate(value, bits)))
             }
@@ -314,7 +342,7 @@ impl<'a> Bench<'a> {
             .collect();
         match &self.form {
             Form::Sum(sum) => self.sums(sum, order, inputs, &rounded),
-            Form::Pieces(pieces) => computed(pieces, order, inputs, &rounded),
+            Form::Pieces(pieces) => self.pieces(pieces, order, inputs, &rounded),
         }
     }
 
@@ -361,6 +389,38 @@ impl<'a> Bench<'a> {
         (0..sum.outputs).map(one).collect()
     }
 
+    /// All pieces as an honest kernel computes them, in f32.
+    fn pieces(
+        &self,
+        pieces: &Pieces,
+        order: Order,
+        inputs: Inputs,
+        rounded: &[Vec<f64>],
+    ) -> Vec<f64> {
+        let compute = |piece: u64| {
+            let arithmetic = Arithmetic {
+                read: &|input, range: Range<u64>| {
+                    let values = &rounded[input][range.start as usize..range.end as usize];
+                    values.iter().map(|value| *value as f32).collect()
+                },
+                sum: &|terms: &[f32]| {
+                    let count = inputs.terms(terms.len() as u64);
+                    let step = |sum: f32, term: u64| sum + terms[term as usize];
+                    add(order, count, 0f32, &step, &|a, b| a + b)
+                },
+                factor: &|factor: f32| match self.rounded {
+                    Some(dtype) => round(dtype, f64::from(factor)) as f32,
+                    None => factor,
+                },
+            };
+            pieces.compute(piece, &arithmetic)
+        };
+        let computed: Vec<Vec<(f32, f32)>> =
+            (0..pieces.count).into_par_iter().map(compute).collect();
+        let values = computed.into_iter().flatten();
+        values.map(|(value, _)| f64::from(value)).collect()
+    }
+
     /// A task whose sums have one term and one factor moves bits.
     fn moved(&self, sum: &Sum) -> Vec<u8> {
         let size = self.output.size() as usize;
@@ -381,25 +441,6 @@ impl<'a> Bench<'a> {
         }
         bytes
     }
-}
-
-/// All pieces as an honest kernel computes them, in f32.
-fn computed(pieces: &Pieces, order: Order, inputs: Inputs, rounded: &[Vec<f64>]) -> Vec<f64> {
-    let arithmetic = Arithmetic {
-        read: &|input, range| {
-            let values = &rounded[input][range.start as usize..range.end as usize];
-            values.iter().map(|value| *value as f32).collect()
-        },
-        sum: &|terms: &[f32]| {
-            let count = inputs.terms(terms.len() as u64);
-            let step = |sum: f32, term: u64| sum + terms[term as usize];
-            add(order, count, 0f32, &step, &|a, b| a + b)
-        },
-    };
-    (0..pieces.count)
-        .flat_map(|piece| pieces.compute(piece, &arithmetic))
-        .map(|(value, _)| f64::from(value))
-        .collect()
 }
 
 /// Adds `terms` terms in the given order; `step` adds one term to a sum, `join` two sums.

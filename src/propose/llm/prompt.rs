@@ -265,10 +265,23 @@ fn param_words(param: &Param) -> ParamWords {
 fn tolerance_words(tolerance: &Tolerance) -> String {
     match tolerance {
         Tolerance::Exact => "bit for bit.".to_owned(),
-        Tolerance::Dot { length, accumulate } => format!(
-            "a sum of {length} terms accumulated in {}, in any order; about the rounding error of such a sum.",
-            dtype_word(*accumulate)
-        ),
+        Tolerance::Dot {
+            length,
+            accumulate,
+            rounded,
+        } => {
+            let factor = rounded.map_or_else(String::new, |dtype| {
+                format!(
+                    ", one factor of each may be rounded to {}",
+                    dtype_word(dtype)
+                )
+            });
+            format!(
+                "a sum of {length} terms accumulated in {}, in any order{factor}; about the rounding error of such \
+                 a sum.",
+                dtype_word(*accumulate)
+            )
+        }
         Tolerance::Pointwise { ulps, absolute } => {
             format!("each element within {ulps} units in the last place (plus {absolute}).")
         }

@@ -73,6 +73,7 @@ pub(super) struct RawTolerance {
     pub kind: Kind,
     pub length: Option<Spanned<String>>,
     pub accumulate: Option<Spanned<DType>>,
+    pub rounded: Option<Spanned<DType>>,
     pub ulps: Option<Spanned<f64>>,
     pub absolute: Option<Spanned<f64>>,
     pub relative: Option<Spanned<f64>>,

@@ -48,13 +48,14 @@ impl Checker<'_> {
         let t = raw.get_ref();
         let (kind, wanted): (_, &[&str]) = match t.kind {
             Kind::Exact => ("exact", &[]),
-            Kind::Dot => ("dot", &["length", "accumulate"]),
+            Kind::Dot => ("dot", &["length", "accumulate", "rounded"]),
             Kind::Pointwise => ("pointwise", &["ulps", "absolute"]),
             Kind::Norm => ("norm", &["relative"]),
         };
         let given = [
             ("length", t.length.as_ref().map(Spanned::span)),
             ("accumulate", t.accumulate.as_ref().map(Spanned::span)),
+            ("rounded", t.rounded.as_ref().map(Spanned::span)),
             ("ulps", t.ulps.as_ref().map(Spanned::span)),
             ("absolute", t.absolute.as_ref().map(Spanned::span)),
             ("relative", t.relative.as_ref().map(Spanned::span)),
@@ -117,16 +118,24 @@ impl Checker<'_> {
                     Ok(())
                 })?;
                 let accumulate = t.accumulate.as_ref().ok_or_else(|| missing("accumulate"))?;
-                if !is_float(*accumulate.get_ref()) {
-                    return Err(self.at(
-                        accumulate.span(),
-                        "the accumulator must be a floating-point type",
-                        "use f64, f32, f16 or bf16",
-                    ));
+                for (dtype, what) in [
+                    (Some(accumulate), "accumulator"),
+                    (t.rounded.as_ref(), "factor"),
+                ] {
+                    if let Some(dtype) = dtype
+                        && !is_float(*dtype.get_ref())
+                    {
+                        return Err(self.at(
+                            dtype.span(),
+                            format_args!("the {what} must be a floating-point type"),
+                            "use f64, f32, f16 or bf16",
+                        ));
+                    }
                 }
                 Ok(Tolerance::Dot {
                     length: length.get_ref().clone(),
                     accumulate: *accumulate.get_ref(),
+                    rounded: t.rounded.as_ref().map(|dtype| *dtype.get_ref()),
                 })
             }
             Kind::Pointwise => Ok(Tolerance::Pointwise {

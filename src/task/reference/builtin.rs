@@ -31,7 +31,12 @@ pub(in crate::task) enum Form {
 }
 
 impl Form {
-    pub(in crate::task) fn of(builtin: Builtin, problem: &Problem) -> Result<Self, String> {
+    /// How the output numbered `output` is computed.
+    pub(in crate::task) fn of(
+        builtin: Builtin,
+        output: usize,
+        problem: &Problem,
+    ) -> Result<Self, String> {
         let sum = |kind| Sum::of(kind, problem).map(Self::Sum);
         match builtin {
             Builtin::ReduceSum => sum(Kind::Total),
@@ -45,7 +50,9 @@ impl Form {
             | Builtin::Rope
             | Builtin::Stencil5pt
             | Builtin::Conv2d3x3
-            | Builtin::Fft => Pieces::of(builtin, problem).map(Self::Pieces),
+            | Builtin::AttentionFwd
+            | Builtin::AttentionFwdCausal
+            | Builtin::Fft => Pieces::of(builtin, output, problem).map(Self::Pieces),
         }
     }
 }
@@ -133,29 +140,51 @@ pub(super) fn expected(builtin: Builtin, problem: &Problem) -> Result<Vec<Expect
         .inputs()
         .filter_map(|buffer| Some((problem.stream(&buffer.name)?, buffer.dtype)))
         .collect();
-    let output = problem.outputs().next().ok_or("the task has no output")?;
-    let (elements, values) = match Form::of(builtin, problem)? {
-        Form::Sum(sum) => sums(&sum, problem.seed, &streams)?,
-        Form::Pieces(pieces) => piecewise(&pieces, problem.seed, &streams),
-    };
-    Ok(vec![Expected {
-        output: output.name.clone(),
-        elements,
-        values,
-    }])
+    problem
+        .outputs()
+        .enumerate()
+        .map(|(number, output)| {
+            let (elements, values) = match Form::of(builtin, number, problem)? {
+                Form::Sum(sum) => sums(&sum, problem.seed, &streams)?,
+                Form::Pieces(pieces) => piecewise(&pieces, problem, &streams),
+            };
+            Ok(Expected {
+                output: output.name.clone(),
+                elements,
+                values,
+            })
+        })
+        .collect()
 }
 
 /// Every piece, or a sample of them.
-fn piecewise(pieces: &Pieces, seed: u64, streams: &[(Stream, DType)]) -> (Elements, Values) {
+fn piecewise(
+    pieces: &Pieces,
+    problem: &Problem,
+    streams: &[(Stream, DType)],
+) -> (Elements, Values) {
     let elements = pieces.count * pieces.length;
     let full = elements <= FULL_ELEMENTS && elements.saturating_mul(pieces.terms) <= FULL_WORK;
     let picked = if full {
         (0..pieces.count).collect()
     } else {
         let sampled = SAMPLED_ELEMENTS.div_ceil(pieces.length * pieces.terms);
-        strata(seed, pieces.count, sampled.max(SAMPLED_LINES))
+        strata(problem.seed, pieces.count, sampled.max(SAMPLED_LINES))
+    };
+    // Pieces that share inputs would draw them again and again.
+    let drawn: Vec<Vec<f64>> = if full && pieces.terms > 1 {
+        let whole = |input: &Buffer| {
+            let bytes = problem.input_bytes(&input.name)?;
+            Some(decode_all(input.dtype, &bytes))
+        };
+        problem.inputs().filter_map(whole).collect()
+    } else {
+        Vec::new()
     };
     let read = |input: usize, range: std::ops::Range<u64>| {
+        if let Some(whole) = drawn.get(input) {
+            return whole[range.start as usize..range.end as usize].to_vec();
+        }
         let (stream, dtype) = &streams[input];
         let size = dtype.size();
         let mut bytes = vec![0; ((range.end - range.start) * size) as usize];
@@ -167,6 +196,7 @@ fn piecewise(pieces: &Pieces, seed: u64, streams: &[(Stream, DType)]) -> (Elemen
         let arithmetic = Arithmetic {
             read: &read,
             sum: &sum,
+            factor: &|factor| factor,
         };
         pieces.compute(*piece, &arithmetic)
     };

@@ -2,6 +2,7 @@
 //! A trusted kernel is run by the evaluation pipeline on the device, never here; see [`Expected::trusted`].
 //! Expected outputs never enter the process that runs a candidate.
 
+mod attention;
 mod builtin;
 mod command;
 mod npy;
@@ -133,6 +134,11 @@ impl Builtin {
                 &[3],
             ),
             Self::Conv2d3x3 => ("two inputs of 4 dimensions, one output of 4", &[4, 4], &[4]),
+            Self::AttentionFwd | Self::AttentionFwdCausal => (
+                "three inputs of 4 dimensions, one output of 4 and one of 3",
+                &[4, 4, 4],
+                &[4, 3],
+            ),
             Self::Fft => ("one input of 3 dimensions, one output of 3", &[3], &[3]),
         };
         let ranks = |role: Role| -> Vec<usize> {

@@ -6,6 +6,7 @@ use std::ops::{Add, Div, Mul, Neg, Range, Sub};
 
 use statrs::function::erf::erf;
 
+use super::attention::Attention;
 use crate::task::{Builtin, Problem};
 
 /// Added to a mean of squares before its root is taken.
@@ -33,6 +34,7 @@ enum Formula {
     Stencil5pt,
     Fft,
     Conv2d3x3 { height: u64, width: u64, c: u64 },
+    Attention(Attention),
 }
 
 /// The arithmetic that a formula is computed with.
@@ -41,6 +43,8 @@ pub(in crate::task) struct Arithmetic<'a, T> {
     pub read: &'a dyn Fn(usize, Range<u64>) -> Vec<T>,
     /// The sum of some terms.
     pub sum: &'a dyn Fn(&[T]) -> T,
+    /// A factor as it is multiplied, where a tolerance lets it be rounded.
+    pub factor: &'a dyn Fn(T) -> T,
 }
 
 /// f32 or f64. Functions are rounded once.
@@ -78,9 +82,36 @@ impl Real for f32 {
 }
 
 impl Pieces {
-    /// Checks that the problem's shapes are what the reference takes.
-    pub(super) fn of(builtin: Builtin, problem: &Problem) -> Result<Self, String> {
-        let output = problem.outputs().next().ok_or("the task has no output")?;
+    /// Those of the output numbered `output`. Checks that the problem's shapes are what the reference takes.
+    pub(super) fn of(builtin: Builtin, output: usize, problem: &Problem) -> Result<Self, String> {
+        let attention = match builtin {
+            Builtin::AttentionFwd => Attention::of(false, output, problem),
+            Builtin::AttentionFwdCausal => Attention::of(true, output, problem),
+            Builtin::Silu
+            | Builtin::Gelu
+            | Builtin::Softmax
+            | Builtin::RmsNorm
+            | Builtin::Rope
+            | Builtin::Stencil5pt
+            | Builtin::Fft
+            | Builtin::Conv2d3x3
+            | Builtin::ReduceSum
+            | Builtin::Transpose
+            | Builtin::Sgemm
+            | Builtin::GemmNt => None,
+        };
+        let output = problem
+            .outputs()
+            .nth(output)
+            .ok_or("the task has no such output")?;
+        if let Some(attention) = attention {
+            return Ok(Self {
+                count: output.elements / attention.length(),
+                length: attention.length(),
+                terms: attention.terms(),
+                formula: Formula::Attention(attention),
+            });
+        }
         let shapes: Vec<&[u64]> = problem.inputs().map(|input| &*input.shape).collect();
         let elements = output.elements;
         let (formula, length) = match (builtin, shapes.as_slice()) {
@@ -120,7 +151,9 @@ impl Pieces {
                 | Builtin::ReduceSum
                 | Builtin::Transpose
                 | Builtin::Sgemm
-                | Builtin::GemmNt,
+                | Builtin::GemmNt
+                | Builtin::AttentionFwd
+                | Builtin::AttentionFwdCausal,
                 _,
             ) => {
                 return Err(format!(
@@ -149,7 +182,7 @@ impl Pieces {
         with: &Arithmetic<'_, T>,
     ) -> Vec<(T, T)> {
         let own = piece * self.length..(piece + 1) * self.length;
-        match self.formula {
+        match &self.formula {
             Formula::Silu => map(&(with.read)(0, own), |x| {
                 x / (T::of(1.0) + T::of((-x).wide().exp()))
             }),
@@ -175,7 +208,7 @@ impl Pieces {
             }
             Formula::Rope { heads } => {
                 let half = self.length / 2;
-                let position = piece / heads;
+                let position = piece / *heads;
                 let angles = position * half..(position + 1) * half;
                 let (cos, sin) = ((with.read)(1, angles.clone()), (with.read)(2, angles));
                 let x = (with.read)(0, own);
@@ -192,7 +225,9 @@ impl Pieces {
             }
             Formula::Stencil5pt => self.stencil(piece, with),
             Formula::Fft => fft(&(with.read)(0, own)),
+            Formula::Attention(attention) => attention.row(piece, with),
             Formula::Conv2d3x3 { height, width, c } => {
+                let (height, width, c) = (*height, *width, *c);
                 let (row, column) = (piece / width % height, piece % width);
                 let image = piece / (width * height) * height;
                 let mut taps = Vec::new();
@@ -321,6 +356,7 @@ mod tests {
                 inputs[input][range.start as usize..range.end as usize].to_vec()
             },
             sum: &|terms: &[f64]| terms.iter().sum(),
+            factor: &|factor| factor,
         };
         (0..count)
             .flat_map(|piece| pieces.compute(piece, &with))
