@@ -513,15 +513,16 @@ fn launches_that_do_not_fit_their_entry_are_refused_in_words() {
     }
 }
 
+const PREPARED: Prepared = Prepared {
+    sets: 4,
+    calls: 100,
+    rotated_bytes: 300 << 20,
+    rough_ns: 1000.0,
+};
+
 /// Frames of a timing: `nanos` per replay of one call, `blocks` times.
 fn timing_frames(bench: &Bench, calls: usize, blocks: &[Vec<f64>]) {
-    let prepared = Prepared {
-        sets: 4,
-        calls: 100,
-        rotated_bytes: 300 << 20,
-        rough_ns: 1000.0,
-    };
-    let mut frames = encode(&Reply::Prepared(vec![prepared; calls]));
+    let mut frames = encode(&Reply::Prepared(vec![PREPARED; calls]));
     for nanos in blocks {
         frames.extend(encode(&Reply::Sampled {
             nanos: nanos.clone(),
@@ -573,6 +574,40 @@ fn a_time_is_the_median_of_its_raw_samples() {
         "{notes}"
     );
     assert!(notes.contains("cold cache"), "{notes}");
+}
+
+#[test]
+fn a_gpu_that_slows_down_under_load_is_timed_in_bursts() {
+    let bench = Bench::new();
+    let mut blocks = vec![(vec![900.0; 4], 1975.0), (vec![1200.0; 8], 1500.0)];
+    blocks.extend((0..12).map(|i| (vec![1300.0, 1000.0 + f64::from(i)], 1500.0)));
+    let mut frames = encode(&Reply::Prepared(vec![PREPARED]));
+    for (nanos, after) in blocks {
+        frames.extend(encode(&Reply::Sampled {
+            nanos,
+            clock_mhz: (1980.0, after),
+        }));
+    }
+    frames.extend(encode(&Reply::Finished(vec![Checked::default()])));
+    bench.file("timing", &frames);
+    let device = bench.open(TIMES).expect("it stands");
+    let timing = device.time(&Work::plain(1).job()).expect("it is timed");
+    let Timing::Timed(timed) = timing else {
+        panic!("{timing:?}");
+    };
+    let warptree::verdict::Time::Measured { samples, .. } = timed.time else {
+        panic!("{:?}", timed.time);
+    };
+    let second: Vec<f64> = (0..12).map(|i| 1000.0 + f64::from(i)).collect();
+    assert_eq!(
+        samples, second,
+        "neither the load's times nor those that wake it"
+    );
+    let notes = timed.notes.join("\n");
+    assert!(
+        notes.contains("12 replays") && notes.contains("burst"),
+        "{notes}"
+    );
 }
 
 #[test]

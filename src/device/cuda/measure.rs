@@ -25,6 +25,15 @@ const WARM_UP_ROUNDS: u32 = 20;
 /// A clock that moves by less in a round stands still.
 const STEADY_CLOCK: f64 = 0.005;
 
+/// Share of the highest clock below which power or heat holds the clock down.
+const CAPPED_CLOCK: f64 = 0.97;
+
+/// Samples of a call that the GPU slows down for, and how long it rests before each: at a duty of a tenth it
+/// shows its burst time, whatever ran before.
+const BURSTS: u32 = 12;
+const REST_PER_WORK: f64 = 9.0;
+const FIRST_REST: Duration = Duration::from_millis(100);
+
 /// Share of the highest clock below which a GPU still sleeps.
 const AWAKE_CLOCK: f64 = 0.6;
 
@@ -282,8 +291,14 @@ impl CudaDevice {
             };
             let course = sampling.course(replay_ns(&only));
             timer.warm_up(course, self.gpu().sm_clock_mhz)?;
+            let mut bursts = false;
             loop {
                 timer.sample(vec![0; course.block as usize])?;
+                if timer.capped(self.gpu().sm_clock_mhz) {
+                    timer.bursts(course.most)?;
+                    bursts = true;
+                    break;
+                }
                 let enough = settled(&timer.samples, sampling.settled, SETTLED_ALPHA);
                 if enough || timer.samples.len() >= course.most as usize {
                     break;
@@ -297,7 +312,7 @@ impl CudaDevice {
                 .and_then(Nanos::new)
                 .ok_or_else(|| Stop::Rig("the GPU's clock read no time".to_owned()))?;
             Ok(Timed {
-                notes: notes(&only, replay, &samples, &clock_mhz),
+                notes: notes(&only, replay, &samples, &clock_mhz, bursts),
                 time: Time::Measured {
                     median,
                     samples,
@@ -400,6 +415,33 @@ impl Timer<'_, '_> {
         Ok(())
     }
 
+    /// Whether the clock was held down around the latest replays.
+    fn capped(&self, full_mhz: f64) -> bool {
+        let low = CAPPED_CLOCK * full_mhz;
+        self.clock_mhz
+            .last()
+            .is_some_and(|&(before, after)| before.min(after) < low)
+    }
+
+    /// Samples of the only call anew, at most so many, each after a rest. The first replay after a rest wakes
+    /// the GPU and does not count.
+    fn bursts(&mut self, most: u32) -> Result<(), Stop> {
+        self.clock_mhz.clear();
+        self.samples.clear();
+        let work: f64 = self.prepared.iter().map(replay_ns).sum::<f64>() * 2.0;
+        let rest = Duration::from_nanos((REST_PER_WORK * work) as u64);
+        std::thread::sleep(FIRST_REST.max(rest));
+        let mut counted = Vec::new();
+        for _ in 0..BURSTS.min(most) {
+            self.sample(vec![0, 0])?;
+            counted.extend(self.samples.pop());
+            self.samples.clear();
+            std::thread::sleep(rest);
+        }
+        self.samples = counted;
+        Ok(())
+    }
+
     fn finish(self) -> Result<Vec<Checked>, Stop> {
         match self.conversation.ask(&Request::Finish)? {
             Reply::Finished(checked) if checked.len() == self.prepared.len() => Ok(checked),
@@ -433,6 +475,7 @@ fn notes(
     replay: Replay,
     samples: &[f64],
     clock_mhz: &[(f64, f64)],
+    bursts: bool,
 ) -> Vec<String> {
     let cold = if prepared.rotated_bytes >= replay.rotate_bytes {
         "cold cache"
@@ -441,11 +484,16 @@ fn notes(
     };
     let mut notes = vec![
         format!(
-            "{} replays of {} calls over {} rotated sets ({}; {cold})",
+            "{} replays of {} calls over {} rotated sets ({}; {cold}){}",
             samples.len(),
             prepared.calls,
             prepared.sets,
-            Bytes(prepared.rotated_bytes)
+            Bytes(prepared.rotated_bytes),
+            if bursts {
+                "; the clock was held down under load, so each after nine times as much rest: burst"
+            } else {
+                ""
+            }
         ),
         "outputs of timed calls equal untimed ones by hash, also on inputs that come only afterwards, unless \
          told otherwise"
