@@ -1,11 +1,13 @@
 //! What can be typed: clap types and nothing else. What it means is for `commands`.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::llm::{Api, Dollars};
 use crate::propose::ProposerKind;
 use crate::units::SmArch;
 
@@ -124,19 +126,43 @@ pub struct JudgeArgs {
 /// Which model answers, and how much of it.
 #[derive(Clone, Debug, Args)]
 pub struct ModelArgs {
-    /// Model to ask for edits: a name for --base-url, cmd:PROGRAM, script:FILE or replay:FILE. Without it no
-    /// model is called.
+    /// Model to ask for edits: a name for --base-url, cmd:PROGRAM, dir:FOLDER, script:FILE or replay:FILE.
+    /// Without it no model is called.
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
-    /// OpenAI-compatible server; the key comes from the environment.
+    /// The model's server; its vendor's own by default. The key comes from the environment.
     #[arg(long, value_name = "URL")]
     pub base_url: Option<String>,
+    /// The server's language; told from --base-url by default.
+    #[arg(long, value_name = "API")]
+    pub api: Option<Api>,
     /// Most model calls, failed ones included.
     #[arg(long, value_name = "N")]
     pub max_calls: Option<u64>,
     /// Most tokens, input and output together.
     #[arg(long, value_name = "N")]
     pub max_tokens: Option<u64>,
+    /// Most dollars, failed calls included; needs the model's price.
+    #[arg(long, value_name = "DOLLARS")]
+    pub max_dollars: Option<Dollars>,
+    /// Prices over those inside the program (TOML; dollars for a million tokens).
+    #[arg(long, value_name = "FILE")]
+    pub prices: Option<PathBuf>,
+    /// Requests a minute.
+    #[arg(long, value_name = "N")]
+    pub rpm: Option<NonZeroU32>,
+    /// Tokens a minute.
+    #[arg(long, value_name = "N")]
+    pub tpm: Option<NonZeroU32>,
+    /// Longest wait for a whole reply: 90s, 30m (the default; 24h for dir:).
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub call_timeout: Option<Duration>,
+    /// Longest silence of a server in mid-call; 10m by default.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub idle_timeout: Option<Duration>,
+    /// Folder with prompt templates that replace those of the same name inside the program.
+    #[arg(long, value_name = "DIR")]
+    pub prompts: Option<PathBuf>,
 }
 
 /// When to stop.

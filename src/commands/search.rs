@@ -48,6 +48,10 @@ pub(super) fn run(args: SearchArgs, global: &Global) -> anyhow::Result<Exit> {
         judge.task.is_some(),
     )?;
     let model = model_config(&args.model);
+    if let Some(model) = &model {
+        // Before hours of baselines: what cannot work is told at once.
+        session::check_model(model)?;
+    }
     let folder = match &args.out {
         Some(folder) => folder.clone(),
         None => next_folder(&args.task)?,
@@ -187,6 +191,14 @@ pub(super) fn model_config(args: &ModelArgs) -> Option<ModelConfig> {
         base_url: args.base_url.clone(),
         max_calls: args.max_calls,
         max_tokens: args.max_tokens,
+        max_dollars: args.max_dollars,
+        prices: args.prices.clone(),
+        api: args.api,
+        rpm: args.rpm,
+        tpm: args.tpm,
+        call_timeout_s: args.call_timeout.map(|time| time.as_secs()),
+        idle_timeout_s: args.idle_timeout.map(|time| time.as_secs()),
+        prompts: args.prompts.clone(),
     })
 }
 

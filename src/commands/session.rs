@@ -4,13 +4,14 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Context as _;
 
 use super::judge::Judge;
 use super::{Exit, answer, note};
 use crate::driver::{Ended, Rig, drive};
-use crate::llm::{self, Budget, Limits, OpenOptions};
+use crate::llm::{self, Budget, Limits, OpenOptions, Prices, Rates};
 use crate::propose::{AskOptions, ModelProposer, Proposer, ProposerKind, Rewrites};
 use crate::report::{Format, Progress, Story};
 use crate::search::Expander;
@@ -113,11 +114,6 @@ pub(super) fn open_model(
     judge: &Judge,
     record: Recording,
 ) -> anyhow::Result<ModelProposer> {
-    let limits = Limits {
-        calls: model.max_calls,
-        tokens: model.max_tokens,
-        dollars: None,
-    };
     let (record, resume) = match record {
         Recording::Own(path) => (path, true),
         Recording::Shared(path) => (path, false),
@@ -125,9 +121,7 @@ pub(super) fn open_model(
     let options = OpenOptions {
         record: Some(record),
         resume,
-        budget: Arc::new(Budget::new(limits, None)?),
-        key: llm::key_from_environment(),
-        ..OpenOptions::default()
+        ..options(model)?
     };
     let chat = llm::open(&model.name, model.base_url.as_deref(), &options)?;
     let gpu = judge
@@ -139,6 +133,44 @@ pub(super) fn open_model(
         gpu,
         AskOptions::default(),
     )?)
+}
+
+/// Opens a model's client and throws it away: a budget without a price, a missing key or file is told before
+/// anything is judged.
+pub(super) fn check_model(model: &ModelConfig) -> anyhow::Result<()> {
+    if !model.name.starts_with("replay:") {
+        llm::open(&model.name, model.base_url.as_deref(), &options(model)?)?;
+    }
+    Ok(())
+}
+
+/// How a model's client is made, but for its recording.
+fn options(model: &ModelConfig) -> anyhow::Result<OpenOptions> {
+    let limits = Limits {
+        calls: model.max_calls,
+        tokens: model.max_tokens,
+        dollars: model.max_dollars,
+    };
+    let prices = match &model.prices {
+        Some(file) => Prices::embedded().with_file(file)?,
+        None => Prices::embedded(),
+    };
+    let api = llm::language(model.base_url.as_deref(), model.api);
+    let mut options = OpenOptions {
+        budget: Arc::new(Budget::new(limits, prices.of(&model.name))?),
+        api: model.api,
+        rates: Rates {
+            requests: model.rpm,
+            tokens: model.tpm,
+        },
+        total_timeout: model.call_timeout_s.map(Duration::from_secs),
+        key: llm::key_from_environment(api),
+        ..OpenOptions::default()
+    };
+    if let Some(seconds) = model.idle_timeout_s {
+        options.idle_timeout = Duration::from_secs(seconds);
+    }
+    Ok(options)
 }
 
 /// How many threads: as asked, else one a core.

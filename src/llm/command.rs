@@ -44,7 +44,7 @@ impl Chat for CommandModel {
             time: self.time,
             output: MAX_REPLY,
         };
-        let done = process::run_with_input(&mut command, prompt(request).as_bytes(), limits)
+        let done = process::run_with_input(&mut command, conversation(request).as_bytes(), limits)
             .map_err(|error| self.not_started(&error))?;
         if done.ending.success() {
             return Ok(ChatReply {
@@ -95,7 +95,7 @@ impl CommandModel {
 }
 
 /// The conversation as one text. A first question stands alone; later turns are told apart.
-fn prompt(request: &ChatRequest) -> String {
+pub(super) fn conversation(request: &ChatRequest) -> String {
     let mut text = request.system.clone();
     for (index, message) in request.messages.iter().enumerate() {
         if !text.is_empty() {

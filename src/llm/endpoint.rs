@@ -1,18 +1,35 @@
-//! Where to send a chat completion: joins what users write as `--base-url` with the path, once.
+//! Where to send a question: joins what users write as `--base-url` with the language's path, once.
 //! No request is made here.
 
 use reqwest::Url;
 
 use super::ChatError;
+use super::api::Api;
 
-const OPENAI: &str = "https://api.openai.com/v1";
+/// The languages whose path or host is told from a base URL.
+const TOLD: [(Api, &str); 3] = [
+    (Api::Messages, "api.anthropic.com"),
+    (Api::Responses, ""),
+    (Api::Chat, "api.openai.com"),
+];
 
-/// The address of the chat-completions endpoint under `base_url` (OpenAI's own where `None`).
+/// The language of a server whose user did not say: that of the path or host, else chat completions.
+pub(super) fn language_of(base_url: Option<&str>) -> Api {
+    let url = base_url.and_then(|text| Url::parse(text.trim()).ok());
+    let Some(url) = url else { return Api::Chat };
+    let path = url.path().trim_end_matches('/');
+    let told = TOLD
+        .iter()
+        .find(|(api, host)| path.ends_with(api.language().path()) || url.host_str() == Some(*host));
+    told.map_or(Api::Chat, |(api, _)| *api)
+}
+
+/// The address of a language's endpoint under `base_url` (its own server where `None`).
 ///
 /// A base without a path gets `/v1`; one with a path is taken at its word, with or without a trailing
-/// slash, or already ending in `/chat/completions`. A query (`?api-version=…`) stays.
-pub(super) fn chat_completions(base_url: Option<&str>) -> Result<Url, ChatError> {
-    let text = base_url.unwrap_or(OPENAI).trim();
+/// slash, or already ending in `/chat/completions` and the like. A query (`?api-version=…`) stays.
+pub(super) fn address(base_url: Option<&str>, api: Api) -> Result<Url, ChatError> {
+    let text = base_url.unwrap_or(api.language().home()).trim();
     let bad = |why: &str| ChatError::Configuration {
         message: format!(
             "--base-url: {why}; write it like http://localhost:8000/v1 or https://api.openai.com/v1"
@@ -31,12 +48,13 @@ pub(super) fn chat_completions(base_url: Option<&str>) -> Result<Url, ChatError>
         ));
     }
     let path = url.path().trim_end_matches('/').to_owned();
+    let end = api.language().path();
     let joined = if path.is_empty() {
-        "/v1/chat/completions".to_owned()
-    } else if path.ends_with("/chat/completions") {
+        format!("/v1{end}")
+    } else if path.ends_with(end) {
         path
     } else {
-        format!("{path}/chat/completions")
+        format!("{path}{end}")
     };
     url.set_path(&joined);
     url.set_fragment(None);
@@ -104,8 +122,39 @@ mod tests {
                 "http://h/v1/chat/completions?api-version=1",
             ),
         ] {
-            let url = chat_completions(base).map(|url| url.to_string());
+            let url = address(base, Api::Chat).map(|url| url.to_string());
             assert_eq!(url.as_deref(), Ok(joined), "{base:?}");
+        }
+    }
+
+    #[test]
+    fn a_language_is_told_from_the_address() {
+        for (base, api, joined) in [
+            (
+                None,
+                Api::Chat,
+                "https://api.openai.com/v1/chat/completions",
+            ),
+            (
+                Some("https://api.anthropic.com"),
+                Api::Messages,
+                "https://api.anthropic.com/v1/messages",
+            ),
+            (
+                Some("http://h:1/v1/messages"),
+                Api::Messages,
+                "http://h:1/v1/messages",
+            ),
+            (
+                Some("http://h/v1/responses/"),
+                Api::Responses,
+                "http://h/v1/responses",
+            ),
+            (Some("http://h"), Api::Chat, "http://h/v1/chat/completions"),
+        ] {
+            assert_eq!(language_of(base), api, "{base:?}");
+            let url = address(base, api).map(|url| url.to_string());
+            assert_eq!(url.as_deref(), Ok(joined));
         }
     }
 
@@ -118,7 +167,7 @@ mod tests {
             "https://me:secret@h/v1",
             "",
         ] {
-            let error = chat_completions(Some(base)).expect_err(base).to_string();
+            let error = address(Some(base), Api::Chat).expect_err(base).to_string();
             assert!(error.contains("write it like http://"), "{base}: {error}");
             assert!(!error.contains("secret"), "{error}");
         }
@@ -126,9 +175,9 @@ mod tests {
 
     #[test]
     fn a_query_is_not_shown_and_loopback_is_local() {
-        let url = chat_completions(Some("http://127.0.0.1:1/v1?key=abc")).expect("valid");
+        let url = address(Some("http://127.0.0.1:1/v1?key=abc"), Api::Chat).expect("valid");
         assert_eq!(shown(&url), "http://127.0.0.1:1/v1/chat/completions");
         assert!(is_local(&url));
-        assert!(!is_local(&chat_completions(None).expect("valid")));
+        assert!(!is_local(&address(None, Api::Chat).expect("valid")));
     }
 }

@@ -5,7 +5,7 @@
 //! A client is a stack, outermost first:
 //!
 //! ```text
-//! retry  →  remember  →  budget  →  record  →  openai | command | script
+//! retry  →  throttle  →  remember  →  budget  →  record  →  http | command | folder | script
 //! retry  →  budget  →  replay
 //! ```
 //!
@@ -13,16 +13,22 @@
 //! like one that did not, and a replay meets the same failures in the same order. What an earlier session of
 //! the same run recorded is remembered above the budget, which counts it once.
 
+mod api;
 mod budget;
 mod command;
 mod endpoint;
-mod openai;
+mod events;
+mod folder;
+mod http;
 mod prices;
 mod record;
+mod refusal;
 mod remember;
 mod replay;
 mod retry;
 mod script;
+mod secret;
+mod throttle;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,11 +38,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::Digest;
 
+pub use api::Api;
 pub use budget::{Budget, Limits, Spent};
-pub use openai::Secret;
 pub use prices::{Dollars, Price, Prices};
 pub use record::{Exchange, Outcome, exchanges};
 pub use retry::RetryPolicy;
+pub use secret::{Secret, key_from_environment};
+pub use throttle::Rates;
 
 /// A model that answers.
 pub trait Chat: Send + Sync {
@@ -67,6 +75,9 @@ pub struct ChatRequest {
     pub messages: Vec<Message>,
     /// The longest reply wanted, in tokens; `None` leaves it to the server.
     pub max_output_tokens: Option<u32>,
+    /// The shape that the reply is held to where a server can do that; elsewhere the prompt must say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Schema>,
     /// Sampling temperature; `None` leaves it to the server (some models take no other).
     pub temperature: Option<f64>,
     /// Which independent draw of one prompt this is. It is never sent: it keeps draws apart in a
@@ -80,6 +91,16 @@ impl ChatRequest {
         let messages: usize = self.messages.iter().map(|m| m.text.len()).sum();
         (self.system.len() + messages) as u64
     }
+}
+
+/// A JSON schema for a reply.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Schema {
+    /// A short name, as servers want one.
+    pub name: String,
+    /// The schema; every object in it lists all of its keys as required and allows no others.
+    pub schema: serde_json::Value,
 }
 
 /// One turn of the conversation.
@@ -221,6 +242,10 @@ pub enum ChatError {
     },
 }
 
+/// How long a reply may take where the user does not say.
+const HALF_AN_HOUR: Duration = Duration::from_secs(30 * 60);
+const A_DAY: Duration = Duration::from_secs(24 * 3600);
+
 /// How [`open`] builds a client.
 #[derive(Clone)]
 pub struct OpenOptions {
@@ -233,8 +258,14 @@ pub struct OpenOptions {
     pub budget: Arc<Budget>,
     /// Longest wait for a connection.
     pub connect_timeout: Duration,
-    /// Longest wait for a whole reply.
-    pub total_timeout: Duration,
+    /// Longest silence in the middle of a call.
+    pub idle_timeout: Duration,
+    /// Longest wait for a whole reply; `None`: half an hour, a day for a folder.
+    pub total_timeout: Option<Duration>,
+    /// What a minute allows.
+    pub rates: Rates,
+    /// The server's language; `None`: told from the base URL.
+    pub api: Option<Api>,
     /// How failed attempts are repeated.
     pub retry: RetryPolicy,
     /// The key to send; [`key_from_environment`] reads it.
@@ -248,21 +279,19 @@ impl Default for OpenOptions {
             resume: false,
             budget: Arc::new(Budget::default()),
             connect_timeout: Duration::from_secs(15),
-            total_timeout: Duration::from_secs(20 * 60),
+            idle_timeout: Duration::from_secs(10 * 60),
+            total_timeout: None,
+            rates: Rates::default(),
+            api: None,
             retry: RetryPolicy::default(),
             key: None,
         }
     }
 }
 
-/// The key for HTTP models: `WARPTREE_API_KEY`, else `OPENAI_API_KEY`. Keys come from nowhere else.
-pub fn key_from_environment() -> Option<Secret> {
-    ["WARPTREE_API_KEY", "OPENAI_API_KEY"]
-        .into_iter()
-        .filter_map(|name| std::env::var(name).ok())
-        .map(|value| value.trim().to_owned())
-        .find(|value| !value.is_empty())
-        .map(Secret::new)
+/// The language of a model at `base_url`: the one asked for, else told from the address.
+pub fn language(base_url: Option<&str>, asked: Option<Api>) -> Api {
+    asked.unwrap_or_else(|| endpoint::language_of(base_url))
 }
 
 /// Whether the same question always gets the same answer: where replies are read from a file.
@@ -273,9 +302,10 @@ pub fn deterministic(spec: &str) -> bool {
 /// Makes the client that `spec` names:
 ///
 /// - `cmd:PROGRAM ARG…`: a program that reads the prompt on stdin and prints the reply; no shell;
+/// - `dir:FOLDER`: prompts as files, replies awaited as files, for whoever answers;
 /// - `script:FILE`: a fixed list of replies (TOML or JSON; src/llm/script.rs describes the format), for tests and demos;
 /// - `replay:FILE`: the answers of an earlier recording, offline;
-/// - anything else: the name of a model at an OpenAI-compatible server (`base_url`, else OpenAI's own).
+/// - anything else: the name of a model at a server (`base_url`, else the language's own).
 pub fn open(
     spec: &str,
     base_url: Option<&str>,
@@ -283,12 +313,12 @@ pub fn open(
 ) -> Result<Box<dyn Chat>, ChatError> {
     let configuration = |message: String| ChatError::Configuration { message };
     let (scheme, rest) = match spec.split_once(':') {
-        Some((scheme @ ("cmd" | "script" | "replay"), rest)) => (Some(scheme), rest.trim()),
+        Some((scheme @ ("cmd" | "dir" | "script" | "replay"), rest)) => (Some(scheme), rest.trim()),
         Some(_) | None => (None, spec.trim()),
     };
     if rest.is_empty() {
         return Err(configuration(format!(
-            "--model `{spec}` names nothing; write --model NAME, cmd:PROGRAM, script:FILE or replay:FILE"
+            "--model `{spec}` names nothing; write --model NAME, cmd:PROGRAM, dir:FOLDER, script:FILE or replay:FILE"
         )));
     }
     if let (Some(scheme), Some(url)) = (scheme, base_url) {
@@ -296,6 +326,7 @@ pub fn open(
             "--base-url {url} has no meaning for a `{scheme}:` model; leave it out"
         )));
     }
+    let within = |usual: Duration| options.total_timeout.unwrap_or(usual);
     let counted = |chat: Box<dyn Chat>| -> Box<dyn Chat> {
         Box::new(budget::Budgeted::new(chat, Arc::clone(&options.budget)))
     };
@@ -316,8 +347,12 @@ pub fn open(
     };
     let (chat, retry) = match scheme {
         Some("cmd") => {
-            let chat = command::CommandModel::new(rest, options.total_timeout)?;
+            let chat = command::CommandModel::new(rest, within(HALF_AN_HOUR))?;
             (recorded(Box::new(chat))?, options.retry)
+        }
+        Some("dir") => {
+            let chat = folder::Folder::open(rest.as_ref(), within(A_DAY))?;
+            (recorded(Box::new(chat))?, options.retry.once())
         }
         Some("script") => {
             let chat = script::Script::load(rest.as_ref())?;
@@ -328,15 +363,22 @@ pub fn open(
             (counted(chat), options.retry.without_waiting())
         }
         None => {
-            let chat = openai::OpenAi::new(openai::Config {
+            let api = language(base_url, options.api);
+            let chat = http::HttpModel::new(http::Config {
                 model: rest.to_owned(),
-                url: endpoint::chat_completions(base_url)?,
+                api,
+                url: endpoint::address(base_url, api)?,
                 key: options.key.clone(),
                 connect_timeout: options.connect_timeout,
-                total_timeout: options.total_timeout,
+                idle_timeout: options.idle_timeout,
+                total_timeout: within(HALF_AN_HOUR),
             })?;
             (recorded(Box::new(chat))?, options.retry)
         }
+    };
+    let chat: Box<dyn Chat> = match options.rates == Rates::default() {
+        true => chat,
+        false => Box::new(throttle::Throttled::new(chat, options.rates)),
     };
     Ok(Box::new(retry::Retrying::new(chat, retry)))
 }
@@ -353,6 +395,7 @@ mod testing {
                 text: text.to_owned(),
             }],
             max_output_tokens: None,
+            schema: None,
             temperature: None,
             sample: 0,
         }

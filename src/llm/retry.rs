@@ -29,6 +29,14 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
+    /// A single attempt: for whoever is waited for long enough.
+    pub fn once(self) -> Self {
+        Self {
+            attempts: 1,
+            ..self
+        }
+    }
+
     /// The same attempts with no time between them: for answers that come from a file.
     pub fn without_waiting(self) -> Self {
         Self {

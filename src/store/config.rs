@@ -1,9 +1,11 @@
 //! `run.toml`: everything needed to run the same search again, and to notice that something changed.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::llm::{Api, Dollars};
 use crate::propose::ProposerKind;
 use crate::search::{NodeId, SearchParams};
 use crate::units::{Digest, Nanos, SmArch};
@@ -68,6 +70,30 @@ pub struct ModelConfig {
     /// Hard limit on tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
+    /// Hard limit on dollars. This and what follows: not in formats before 3.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub max_dollars: Option<Dollars>,
+    /// File of prices.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub prices: Option<PathBuf>,
+    /// The server's language, where it was named.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub api: Option<Api>,
+    /// Requests a minute.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rpm: Option<NonZeroU32>,
+    /// Tokens a minute.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tpm: Option<NonZeroU32>,
+    /// Longest wait for a reply, seconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub call_timeout_s: Option<u64>,
+    /// Longest silence in mid-call, seconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub idle_timeout_s: Option<u64>,
+    /// Folder of prompt templates.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub prompts: Option<PathBuf>,
 }
 
 /// What speedups are over.

@@ -20,6 +20,7 @@ pub fn request(text: &str) -> ChatRequest {
             text: text.to_owned(),
         }],
         max_output_tokens: Some(1000),
+        schema: None,
         temperature: None,
         sample: 0,
     }
@@ -27,7 +28,7 @@ pub fn request(text: &str) -> ChatRequest {
 
 pub fn options() -> OpenOptions {
     OpenOptions {
-        total_timeout: Duration::from_millis(400),
+        total_timeout: Some(Duration::from_millis(400)),
         retry: RetryPolicy {
             attempts: 3,
             min_delay: Duration::from_millis(2),
@@ -84,7 +85,9 @@ fn a_request_is_a_chat_completion_and_the_reply_comes_back_with_its_usage() {
                 {"role": "system", "content": "You write PTX."},
                 {"role": "user", "content": "Go."}
             ],
-            "max_tokens": 1000
+            "max_tokens": 1000,
+            "stream": true,
+            "stream_options": {"include_usage": true}
         })
     );
 }

@@ -8,3 +8,4 @@ mod replies;
 mod rewrites;
 mod scripted;
 mod server;
+mod transport;

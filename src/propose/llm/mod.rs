@@ -76,6 +76,7 @@ impl ModelProposer {
             system: system.to_owned(),
             messages: messages.to_vec(),
             max_output_tokens: self.options.max_output_tokens,
+            schema: None,
             temperature: self.options.temperature,
             sample,
         };

@@ -1,0 +1,172 @@
+//! OpenAI chat completions: the language of vLLM, llama.cpp, Ollama, LM Studio, OpenRouter, DeepSeek and
+//! Gemini's compatible endpoint too.
+
+use serde_json::{Value, json};
+
+use super::{Dialect, Failure, Heard, Language, Listener, count, parsed, text_of};
+use crate::llm::{ChatReply, ChatRequest, Finish, Secret, Speaker, Usage};
+
+pub(super) struct Chat;
+
+impl Language for Chat {
+    fn home(&self) -> &'static str {
+        "https://api.openai.com/v1"
+    }
+
+    fn path(&self) -> &'static str {
+        "/chat/completions"
+    }
+
+    fn key_variable(&self) -> &'static str {
+        "OPENAI_API_KEY"
+    }
+
+    fn headers(&self, key: Option<&Secret>) -> Vec<(&'static str, String)> {
+        let bearer = key.map(|key| ("authorization", format!("Bearer {}", key.reveal())));
+        bearer.into_iter().collect()
+    }
+
+    fn body(&self, model: &str, request: &ChatRequest, dialect: &Dialect) -> Value {
+        let mut messages = Vec::with_capacity(request.messages.len() + 1);
+        if !request.system.is_empty() {
+            messages.push(json!({"role": "system", "content": request.system}));
+        }
+        for message in &request.messages {
+            let role = match message.speaker {
+                Speaker::User => "user",
+                Speaker::Assistant => "assistant",
+            };
+            messages.push(json!({"role": role, "content": message.text}));
+        }
+        let mut body = json!({"model": model, "messages": messages});
+        if let (Some(name), Some(tokens)) = (dialect.length.name(), request.max_output_tokens) {
+            body[name] = json!(tokens);
+        }
+        if let (Some(temperature), true) = (request.temperature, dialect.temperature) {
+            body["temperature"] = json!(temperature);
+        }
+        if let (Some(schema), true) = (&request.schema, dialect.schema) {
+            body["response_format"] = json!({
+                "type": "json_schema",
+                "json_schema": {"name": schema.name, "schema": schema.schema, "strict": true},
+            });
+        }
+        if dialect.stream {
+            body["stream"] = json!(true);
+            if dialect.stream_usage {
+                body["stream_options"] = json!({"include_usage": true});
+            }
+        }
+        body
+    }
+
+    fn read(&self, body: &Value) -> Result<ChatReply, Failure> {
+        let choice = body
+            .get("choices")
+            .and_then(|choices| choices.get(0))
+            .ok_or_else(|| Failure::Garbage("no choices in it".to_owned()))?;
+        let message = choice.get("message").unwrap_or(&Value::Null);
+        let mut heard = Stream {
+            text: text_of(message.get("content")),
+            ..Stream::default()
+        };
+        heard.refuse(message);
+        heard.finish = Some(finish(choice).unwrap_or(Finish::Stop));
+        heard.usage = usage(body);
+        heard
+            .reply()
+            .ok_or_else(|| Failure::Garbage("no end in it".to_owned()))
+    }
+
+    fn listen(&self) -> Box<dyn Listener> {
+        Box::<Stream>::default()
+    }
+}
+
+#[derive(Default)]
+struct Stream {
+    text: String,
+    refusal: String,
+    finish: Option<Finish>,
+    usage: Option<Usage>,
+    done: bool,
+}
+
+impl Stream {
+    fn refuse(&mut self, message: &Value) {
+        if let Some(refusal) = message.get("refusal").and_then(Value::as_str) {
+            self.refusal.push_str(refusal);
+        }
+    }
+}
+
+impl Listener for Stream {
+    fn hear(&mut self, _: &str, data: &str) -> Result<Heard, Failure> {
+        if data.trim() == "[DONE]" {
+            self.done = true;
+            return Ok(Heard::Done);
+        }
+        let chunk = parsed(data)?;
+        if let Some(usage) = usage(&chunk) {
+            self.usage = Some(usage);
+        }
+        if let Some(choice) = chunk.get("choices").and_then(|choices| choices.get(0)) {
+            // Reasoning comes under names of its own and is no part of the reply.
+            let delta = choice.get("delta").unwrap_or(&Value::Null);
+            self.text.push_str(&text_of(delta.get("content")));
+            self.refuse(delta);
+            if let Some(finish) = finish(choice) {
+                self.finish = Some(finish);
+            }
+        }
+        // Usage comes last; some servers keep the connection open after it.
+        Ok(match (&self.finish, &self.usage) {
+            (Some(_), Some(_)) => Heard::Done,
+            (Some(_) | None, _) => Heard::More,
+        })
+    }
+
+    fn reply(&mut self) -> Option<ChatReply> {
+        let finish = match (self.finish.take(), self.done) {
+            (Some(finish), _) => finish,
+            // Ended in good order, without saying why.
+            (None, true) => Finish::Stop,
+            (None, false) => return None,
+        };
+        let refused = self.text.is_empty() && !self.refusal.is_empty();
+        Some(ChatReply {
+            text: std::mem::take(match refused {
+                true => &mut self.refusal,
+                false => &mut self.text,
+            }),
+            finish: match refused {
+                true => Finish::Refused,
+                false => finish,
+            },
+            usage: self.usage.unwrap_or_default(),
+        })
+    }
+}
+
+fn finish(choice: &Value) -> Option<Finish> {
+    let reason = choice.get("finish_reason").and_then(Value::as_str)?;
+    Some(match reason {
+        "stop" => Finish::Stop,
+        "length" => Finish::Length,
+        "content_filter" => Finish::Refused,
+        other => Finish::Other(other.to_owned()),
+    })
+}
+
+fn usage(body: &Value) -> Option<Usage> {
+    let usage = body.get("usage").filter(|usage| usage.is_object())?;
+    Some(Usage {
+        input: count(usage, "/prompt_tokens").unwrap_or(0),
+        cached: count(usage, "/prompt_tokens_details/cached_tokens")
+            .or_else(|| count(usage, "/prompt_cache_hit_tokens"))
+            .unwrap_or(0),
+        cache_written: 0,
+        output: count(usage, "/completion_tokens").unwrap_or(0),
+        reasoning: count(usage, "/completion_tokens_details/reasoning_tokens").unwrap_or(0),
+    })
+}
