@@ -1,6 +1,7 @@
 //! Lints: what ptxas accepts in silence and the GPU then does wrong. Each is a finding with a line and a
 //! remedy. A lint speaks only where it is sure, or says what it assumes; compiler output has no findings.
 
+mod asynchronous;
 mod barrier;
 mod registers;
 mod setmaxnreg;
@@ -107,6 +108,7 @@ fn body(module: &Module, function: &Function, findings: &mut Findings) {
     registers::lint(&context, findings);
     barrier::lint(&context, findings);
     setmaxnreg::lint(&context, findings);
+    asynchronous::lint(&context, findings);
 }
 
 fn lop3(instruction: &Instruction, findings: &mut Findings) {
