@@ -185,7 +185,8 @@ pub struct LimitArgs {
 /// `search`.
 #[derive(Debug, Args)]
 pub struct SearchArgs {
-    /// The task, as `warptree tasks` lists it; with recorded:FILE the table's own name works too.
+    /// The task, as `warptree tasks` lists it, or TASK@M=16 to time another of its bench sizes; with
+    /// recorded:FILE the table's own name works too.
     pub task: String,
     /// Start from this space only, besides the seed; may be repeated. `seed` is the seed alone.
     #[arg(long, value_name = "NAME")]

@@ -139,6 +139,26 @@ fn a_mistake_is_judged_by_what_it_expects() {
 }
 
 #[test]
+fn another_bench_size_can_be_timed() {
+    let plain = embedded("gemm_bf16");
+    let small = embedded("gemm_bf16@M=16");
+    let first = |task: &Task| {
+        let mut sizes = task.sizes_for(Purpose::Bench);
+        sizes.next().unwrap().dims["M"]
+    };
+    assert_eq!((first(&plain), first(&small)), (8192, 16));
+    assert_eq!(small.name, "gemm_bf16@M=16");
+    assert_eq!(small.sizes.len(), plain.sizes.len());
+    assert_ne!(small.digest, plain.digest);
+    let error = Catalogue::embedded().task("gemm_bf16@M=17").unwrap_err();
+    let said = error.to_string();
+    assert!(
+        said.contains("M=17") && said.contains("@K=5120,M=16,N=7168"),
+        "{said}"
+    );
+}
+
+#[test]
 fn an_unknown_task_names_the_nearest() {
     let error = Catalogue::embedded().task("reduce_sun").unwrap_err();
     let text = error.to_string();

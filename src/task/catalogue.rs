@@ -10,7 +10,7 @@ use include_dir::{Dir, include_dir};
 
 use super::adversarial::{Adversary, Plant, PlantKind};
 use super::error::{TaskError, nearest_name};
-use super::{Mistake, Origin, SpaceFile, Suite, Task, file, mistakes, suite};
+use super::{Mistake, Origin, Purpose, Size, SpaceFile, Suite, Task, file, mistakes, suite};
 use crate::units::Digest;
 
 static TASKS: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/tasks");
@@ -19,6 +19,9 @@ static ADVERSARIAL: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/tests/adver
 
 /// The file that lists the suites, beside the tasks' folders.
 const SUITES: &str = "suites.toml";
+
+/// Between a task's name and the bench size that is to be timed.
+const AT: char = '@';
 
 /// A file of a task larger than this is a slip: big inputs are generated, never stored.
 const LARGEST_FILE: u64 = 16 << 20;
@@ -68,8 +71,16 @@ impl Catalogue {
         Ok(names.into_iter().collect())
     }
 
-    /// Loads and checks a task.
+    /// Loads and checks a task. `gemm_bf16@M=16` is the task `gemm_bf16` timed at its bench size with `M = 16`;
+    /// it is a task of its own, with its own digest.
     pub fn task(&self, name: &str) -> Result<Task, TaskError> {
+        match name.split_once(AT) {
+            Some((task, size)) => self.whole_task(task)?.timed_at(size),
+            None => self.whole_task(name),
+        }
+    }
+
+    fn whole_task(&self, name: &str) -> Result<Task, TaskError> {
         if let Some(tasks) = &self.folder {
             let folder = tasks.join(name);
             if is_plain(name) && folder.join("task.toml").is_file() {
@@ -271,6 +282,51 @@ fn digest(
         parts.extend([b"file".as_slice(), name.as_bytes(), bytes]);
     }
     Digest::of_parts(parts)
+}
+
+impl Task {
+    /// The same task, timed at the first bench size that has these extents: `M=16` or `M=16,N=7168`.
+    fn timed_at(mut self, wanted: &str) -> Result<Self, TaskError> {
+        let fits = |size: &Size| {
+            size.purpose == Purpose::Bench
+                && wanted.split(',').all(|part| {
+                    part.split_once('=').is_some_and(|(name, extent)| {
+                        let extent: Option<i64> = extent.trim().parse().ok();
+                        extent.is_some() && size.dims.get(name.trim()).copied() == extent
+                    })
+                })
+        };
+        let Some(at) = self.sizes.iter().position(fits) else {
+            let offered: Vec<String> = (self.sizes_for(Purpose::Bench))
+                .map(|size| {
+                    let extents: Vec<String> = (size.dims.iter())
+                        .map(|(name, extent)| format!("{name}={extent}"))
+                        .collect();
+                    format!("{}{AT}{}", self.name, extents.join(","))
+                })
+                .collect();
+            return Err(TaskError::whole(
+                &Path::new(&self.name).join("task.toml"),
+                format_args!("no bench size has `{wanted}`"),
+                format_args!("one of {}", offered.join(", ")),
+            ));
+        };
+        let first = self
+            .sizes
+            .iter()
+            .position(|size| size.purpose == Purpose::Bench);
+        if first != Some(at) {
+            let size = self.sizes.remove(at);
+            self.digest = Digest::of_parts([
+                self.digest.to_string().as_bytes(),
+                b"timed at",
+                size.to_string().as_bytes(),
+            ]);
+            self.sizes.insert(first.unwrap_or(0), size);
+        }
+        self.name = format!("{}{AT}{wanted}", self.name);
+        Ok(self)
+    }
 }
 
 /// The `.ptx` files among `files`, as (name without extension, path, text); other files are ignored.

@@ -256,7 +256,7 @@ impl View {
             .collect::<Result<Vec<Launch>, _>>()?;
         let most_scalars = launches.iter().map(|launch| launch.scalars.len()).max();
         Ok(Self {
-            task: task.name.clone(),
+            task: identifier(&task.name),
             title: task.title.clone(),
             params,
             dims: dims.iter().map(|name| names[*name].clone()).collect(),
@@ -311,4 +311,10 @@ fn word(dtype: DType) -> &'static str {
         DType::U64 => "u64",
         DType::U8 => "u8",
     }
+}
+
+/// A task's name as a part of names in C++ and Rust: `gemm_bf16@M=16` as `gemm_bf16_M_16`.
+fn identifier(task: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    task.chars().map(plain).collect()
 }

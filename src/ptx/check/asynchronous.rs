@@ -11,13 +11,10 @@ use crate::verdict::Severity;
 /// Follows every path. A fence or a wait ends what comes before it, a predicated one too.
 pub(super) fn lint(context: &Context<'_>, findings: &mut Findings) {
     let cfg = &context.cfg;
-    let concerned = |i: &&Instruction| {
-        matches!(
-            i.opcode.as_str(),
-            "wgmma" | "cp" | "mbarrier" | "setmaxnreg"
-        )
-    };
-    if cfg.blocks.is_empty() || !cfg.instructions.iter().any(|i| concerned(&i)) {
+    let mut opcodes = cfg.instructions.iter().map(|i| i.opcode.as_str());
+    if cfg.blocks.is_empty()
+        || !opcodes.any(|opcode| matches!(opcode, "wgmma" | "cp" | "mbarrier" | "setmaxnreg"))
+    {
         return;
     }
     let mut before: Vec<Option<Pending>> = vec![None; cfg.blocks.len()];
