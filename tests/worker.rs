@@ -438,13 +438,14 @@ fn requests_arrive_whole_and_inputs_only_once() {
     }
     assert_eq!(uploaded.len() as u64, bytes);
     assert!((0..bytes).all(|i| uploaded[i as usize] == (i % 251) as u8));
-    let [hello, upload, first, second, shutdown] = &requests[..] else {
+    let [hello, key, upload, first, second, shutdown] = &requests[..] else {
         panic!("{requests:?}");
     };
     assert!(
         matches!(hello, Request::Hello { version, ordinal: 0, sandbox: true }
         if *version == protocol::VERSION)
     );
+    assert!(matches!(key, Request::Key { .. }), "{key:?}");
     assert_eq!(*upload, Request::Upload { slot: 0, bytes });
     assert_eq!(first, second);
     assert_eq!(*shutdown, Request::Shutdown);

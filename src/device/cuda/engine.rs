@@ -184,6 +184,11 @@ impl Engine {
         }
     }
 
+    /// Keys digests from here on; nothing may have been uploaded yet.
+    pub fn key(&mut self, secret: u64) {
+        self.seed = secret;
+    }
+
     /// Makes room for a slot; [`Engine::fill_slot`] brings the bytes and [`Engine::seal_slot`] ends it.
     pub fn open_slot(&mut self, slot: u64, bytes: u64) -> Result<(), Trouble> {
         self.discard(slot);

@@ -37,6 +37,7 @@ pub use power::PowerCounter;
 pub use selftest::selftest;
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -73,6 +74,8 @@ pub struct Options {
     pub transfer: Duration,
     /// Let the worker drop what it does not need.
     pub sandbox: bool,
+    /// What workers key their digests with; no kernel may know it.
+    pub secret: u64,
     /// How candidates are timed.
     pub sampling: measure::Sampling,
 }
@@ -85,6 +88,7 @@ impl Default for Options {
             launch: Duration::from_secs(5),
             transfer: Duration::from_secs(30),
             sandbox: true,
+            secret: RandomState::new().hash_one(std::process::id()),
             sampling: measure::Sampling::default(),
         }
     }
@@ -431,6 +435,12 @@ impl Worker {
             })?;
         match reply {
             Reply::Ready(ready) => {
+                let key = Request::Key {
+                    secret: options.secret,
+                };
+                self.link
+                    .send(&key, Deadline::after(options.start))
+                    .map_err(|e| e.to_string())?;
                 self.greeted = true;
                 Ok(*ready)
             }

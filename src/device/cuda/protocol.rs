@@ -37,6 +37,12 @@ pub enum Request {
         /// Drop what the worker does not need, once the context stands.
         sandbox: bool,
     },
+    /// What digests are keyed with, right after the greeting; there is no reply. All workers of a parent have
+    /// the same: what ran on one is compared with what ran on another.
+    Key {
+        /// No kernel may know it.
+        secret: u64,
+    },
     /// Keep `bytes` bytes on the device under a number; they follow as raw frames.
     Upload {
         /// Chosen by the parent.

@@ -193,6 +193,10 @@ impl Worker<'_> {
             Request::Compile { source, options } => compile(&source, &options)
                 .map(Reply::Compiled)
                 .map_err(Trouble::NoLibrary),
+            Request::Key { secret } => {
+                self.engine.key(secret);
+                return Ok(After::GoOn);
+            }
             Request::Hello { .. } | Request::Shutdown => Err(Trouble::Failed(
                 "a greeting in the middle of the conversation".to_owned(),
             )),

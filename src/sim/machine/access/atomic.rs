@@ -47,7 +47,7 @@ impl Block {
                     &mut cursor,
                     addresses[lane],
                     bytes,
-                    |old| apply(atom.op, atom.ty, old, value, swap),
+                    |old| apply(atom.op, atom.ty, old, value, swap, Subnormals::Flushed),
                     env.options.checks,
                 )
                 .map_err(|refusal| refused(env, at.pc, &refusal, addresses[lane], bytes, lane))?;
@@ -96,7 +96,7 @@ impl Block {
                 seen.note(shared.read(word + part, 0xf, true, by));
                 old |= u64::from(shared.word(word + part)) << (32 * part);
             }
-            let new = apply(atom.op, atom.ty, old, value, swap);
+            let new = apply(atom.op, atom.ty, old, value, swap, Subnormals::Kept);
             for part in 0..words {
                 seen.race(shared.write(word + part, 0xf, true, false, by));
                 shared.set_word(word + part, (new >> (32 * part)) as u32);
@@ -127,6 +127,13 @@ pub(in crate::sim::machine) fn atom_bytes(ty: AtomType) -> usize {
     }
 }
 
+/// What a float32 addition does to subnormal addends and sums: hardware flushes them in global memory only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::sim::machine) enum Subnormals {
+    Flushed,
+    Kept,
+}
+
 /// The new value of an atomic.
 pub(in crate::sim::machine) fn apply(
     op: AtomOp,
@@ -134,6 +141,7 @@ pub(in crate::sim::machine) fn apply(
     old: u64,
     value: u64,
     swap: u64,
+    subnormals: Subnormals,
 ) -> u64 {
     match (op, ty) {
         (AtomOp::Exch, _) => value,
@@ -149,13 +157,21 @@ pub(in crate::sim::machine) fn apply(
             }
         }
         (AtomOp::Add, AtomType::Float(format)) => {
-            // f32 atomics in global memory flush subnormals.
-            let sum = float::binary(format, FloatOp::Add, Rounding::NearestEven, old, value);
-            if format == Format::F32 {
-                format.flush(sum)
-            } else {
-                sum
-            }
+            let flush = |bits| {
+                if format == Format::F32 && subnormals == Subnormals::Flushed {
+                    format.flush(bits)
+                } else {
+                    bits
+                }
+            };
+            let (old, value) = (flush(old), flush(value));
+            flush(float::binary(
+                format,
+                FloatOp::Add,
+                Rounding::NearestEven,
+                old,
+                value,
+            ))
         }
         (AtomOp::Min, AtomType::Float(format)) => {
             float::binary(format, FloatOp::Min, Rounding::NearestEven, old, value)

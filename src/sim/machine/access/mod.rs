@@ -19,7 +19,7 @@ use crate::sim::causal::{Actors, Knowledge};
 use crate::sim::finding::FindingKind;
 use crate::sim::op::{Access, Address, Atom, Base, Pc, Space};
 use crate::sim::shared::By;
-pub(super) use atomic::{apply, atom_bytes};
+pub(super) use atomic::{Subnormals, apply, atom_bytes};
 use bank::load_bytes;
 pub(super) use count::{count_copy, count_shared};
 pub(super) use fault::{fault, misaligned, refused, uninitialised};

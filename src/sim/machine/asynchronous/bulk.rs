@@ -1,8 +1,8 @@
 //! Bulk copies: bytes or boxes of tensors between global and shared memory.
 
 use super::super::access::{
-    At, addresses, apply, atom_bytes, fault, lanes, misaligned, refused, report_overwrite,
-    report_race, uninitialised,
+    At, Subnormals, addresses, apply, atom_bytes, fault, lanes, misaligned, refused,
+    report_overwrite, report_race, uninitialised,
 };
 use super::super::regs::LANES;
 use super::super::{Block, Env, Stop, window};
@@ -441,6 +441,6 @@ fn reduced(op: AtomOp, ty: AtomType, old: u64, value: u64) -> u64 {
         (AtomOp::Add, AtomType::Float(format)) => {
             float::binary(format, FloatOp::Add, Rounding::NearestEven, old, value)
         }
-        _ => apply(op, ty, old, value, 0),
+        _ => apply(op, ty, old, value, 0, Subnormals::Flushed),
     }
 }
