@@ -5,15 +5,17 @@ use super::ir::{Instruction, Operand};
 
 /// The operands an instruction reads (addresses and guards included) and writes.
 #[derive(Debug, Default)]
-pub(super) struct Access<'m> {
+pub struct Access<'m> {
     /// Names of registers and symbols.
-    pub(super) reads: Vec<&'m str>,
+    pub reads: Vec<&'m str>,
     /// Names of registers that hold a result afterwards.
-    pub(super) writes: Vec<&'m str>,
+    pub writes: Vec<&'m str>,
+    /// Of this opcode it is not known which operands are read: all stand in `writes`.
+    pub unknown: bool,
 }
 
 /// What `instruction` reads and writes.
-pub(super) fn access(instruction: &Instruction) -> Access<'_> {
+pub fn access(instruction: &Instruction) -> Access<'_> {
     let mut access = Access::default();
     if let Some(guard) = &instruction.guard {
         access.reads.push(&guard.register);
@@ -44,9 +46,12 @@ pub(super) fn access(instruction: &Instruction) -> Access<'_> {
             rest.iter()
                 .for_each(|operand| names(operand, &mut access.reads));
         }
-        Written::Unknown => operands
-            .iter()
-            .for_each(|operand| names(operand, &mut access.writes)),
+        Written::Unknown => {
+            access.unknown = true;
+            operands
+                .iter()
+                .for_each(|operand| names(operand, &mut access.writes));
+        }
     }
     access
 }

@@ -18,6 +18,7 @@ mod print;
 mod sanitise;
 mod scope;
 
+pub use access::{Access, access};
 pub use canon::{canonical, digest};
 pub use check::check;
 pub use parse::{ParseError, parse};

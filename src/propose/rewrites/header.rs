@@ -41,6 +41,14 @@ pub(super) fn free_name(text: &str, wanted: &str) -> String {
         .unwrap_or_else(|| wanted.to_owned())
 }
 
+/// Letters that no word of the text holds: `wanted` with a number and a `_` after it.
+pub(super) fn free_prefix(text: &str, wanted: &str) -> String {
+    (1_u32..)
+        .map(|number| format!("{wanted}{number}_"))
+        .find(|prefix| !text.contains(prefix.as_str()))
+        .unwrap_or_else(|| wanted.to_owned())
+}
+
 fn push(out: &mut String, lines: &[String]) {
     for line in lines {
         out.push_str(line);

@@ -1,24 +1,53 @@
-//! Mechanical rewrites: edits that an expert makes by habit and that keep what a kernel computes. Each
-//! leaves a constant open as a knob whose default gives the parent's code, byte for byte, so that a rewrite
-//! can only widen a space. They are edits of the source's text; where a rewrite cannot be sure, it proposes
-//! nothing.
+//! Mechanical rewrites: edits that an expert makes by habit and that keep what a kernel computes. Some open
+//! a constant as a knob whose default gives the parent's code, byte for byte, so that they can only widen a
+//! space; the others change the code, each in a way that is proved for every input, or do nothing. They work
+//! on any PTX: where a rewrite cannot be sure, it proposes nothing.
 
+mod change;
+mod counted;
 mod header;
+mod hoist;
+mod kernel;
 mod load_cache;
+mod memory;
+mod multiples;
+mod pad_shared;
+mod predicate;
 mod register_cap;
+mod schedule;
+mod store_cache;
+mod unroll;
+mod vectorise;
 
 use super::{Proposal, ProposalRequest, ProposeError, Proposer};
 use crate::llm::Tally;
 use crate::source::{KnobValue, Setting, Source};
+use change::Changes;
 
 /// The proposer `rewrites`: request k of a node gets the k-th rewrite that applies to it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rewrites;
 
-type Rewrite = fn(&ProposalRequest<'_>) -> Option<Proposal>;
+/// How a rewrite works.
+#[derive(Clone, Copy)]
+enum Rewrite {
+    /// It opens a constant of the source's text as a knob.
+    Open(fn(&ProposalRequest<'_>) -> Option<Proposal>),
+    /// It edits a rendering.
+    Code(Changes),
+}
 
 /// In the order in which they are tried.
-const REWRITES: [Rewrite; 2] = [load_cache::propose, register_cap::propose];
+const REWRITES: [Rewrite; 8] = [
+    Rewrite::Code(vectorise::changes),
+    Rewrite::Code(pad_shared::changes),
+    Rewrite::Code(predicate::changes),
+    Rewrite::Code(hoist::changes),
+    Rewrite::Code(unroll::changes),
+    Rewrite::Open(load_cache::propose),
+    Rewrite::Open(store_cache::propose),
+    Rewrite::Open(register_cap::propose),
+];
 
 impl Proposer for Rewrites {
     fn name(&self) -> &str {
@@ -31,7 +60,10 @@ impl Proposer for Rewrites {
         _: &mut Tally,
     ) -> Result<Vec<Proposal>, ProposeError> {
         let turn = usize::try_from(request.attempt).unwrap_or(usize::MAX);
-        let mut applicable = REWRITES.iter().filter_map(|rewrite| rewrite(request));
+        let mut applicable = REWRITES.iter().flat_map(|rewrite| match rewrite {
+            Rewrite::Open(open) => open(request).into_iter().collect(),
+            Rewrite::Code(changes) => change::proposals(request, *changes),
+        });
         Ok(applicable.nth(turn).into_iter().collect())
     }
 }
