@@ -2,6 +2,7 @@
 
 mod client;
 mod gpu;
+mod nvcc;
 mod prompt;
 mod recording;
 mod replies;

@@ -8,19 +8,54 @@ use std::sync::Arc;
 use warptree::llm::Tally;
 use warptree::propose::{Proposal, ProposalRequest, Proposer, Rewrites};
 use warptree::source::{KnobValue, Setting, Source};
+use warptree::task::{MathMode, Task};
 use warptree::units::{Bytes, Nanos};
 use warptree::verdict::{Audit, InstructionScore, Measurement, Resources, Score, Time, Verdict};
 
 use crate::replies::reduce_sum;
 
-const LABELS: [(&str, &str); 2] = [
+/// Folders in tests/data/rewrites and what their rewrites are called: those that open a knob.
+const OPENING: [(&str, &str); 4] = [
     ("load_cache", "cache operator on loads"),
+    ("store_cache", "cache operator on stores"),
     ("register_cap", "register cap"),
+    ("residency", "blocks that reside together"),
 ];
 
+/// Those that change the code.
+const CHANGING: [(&str, &str); 7] = [
+    ("vectorise", "vector loads and stores"),
+    ("pad_shared", "shared-memory padding"),
+    ("predicate", "short branches predicated"),
+    ("hoist", "loads ahead of stores"),
+    ("unroll", "unroll by 4"),
+    ("contract", "products and sums contracted"),
+    ("dead_code", "dead code"),
+];
+
+fn labels() -> impl Iterator<Item = (&'static str, &'static str)> {
+    OPENING.into_iter().chain(CHANGING)
+}
+
+fn task_for(rewrite: &str) -> Task {
+    let mut task = reduce_sum();
+    if rewrite == "contract" {
+        task.math = MathMode::Fast;
+    }
+    task
+}
+
 fn all(text: &str, setting: Option<Setting>, feedback: Option<&Verdict>) -> Vec<Proposal> {
+    all_for(&reduce_sum(), text, setting, feedback)
+}
+
+fn all_for(
+    task: &Task,
+    text: &str,
+    setting: Option<Setting>,
+    feedback: Option<&Verdict>,
+) -> Vec<Proposal> {
     let source = Arc::new(Source::parse(text).expect("a good source"));
-    let task = reduce_sum();
     (0..)
         .map_while(|attempt| {
             let proposals = Rewrites
@@ -29,7 +64,7 @@ fn all(text: &str, setting: Option<Setting>, feedback: Option<&Verdict>) -> Vec<
                         setting: setting.clone(),
                         feedback,
                         attempt,
-                        ..ProposalRequest::first(&task, &source)
+                        ..ProposalRequest::first(task, &source)
                     },
                     &mut Tally::default(),
                 )
@@ -61,12 +96,12 @@ fn read(path: &Path) -> String {
 #[test]
 fn rewrites_give_what_stands_beside_their_sources() {
     let update = std::env::var_os("UPDATE_GOLDENS").is_some();
-    for (rewrite, label) in LABELS {
+    for (rewrite, label) in labels() {
         for before in files(rewrite, ".before.ptx") {
             let text = read(&before);
-            let proposal = all(&text, None, None)
+            let proposal = all_for(&task_for(rewrite), &text, None, None)
                 .into_iter()
-                .find(|proposal| proposal.label == label)
+                .find(|proposal| proposal.label.trim_end_matches(" (knobs fixed)") == label)
                 .unwrap_or_else(|| panic!("{}: nothing", before.display()));
             let after = PathBuf::from(before.to_string_lossy().replace(".before.", ".after."));
             if update {
@@ -79,7 +114,7 @@ fn rewrites_give_what_stands_beside_their_sources() {
 
 #[test]
 fn a_rewrite_keeps_the_default_and_every_setting_of_it_renders() {
-    for (rewrite, _) in LABELS {
+    for (rewrite, _) in OPENING {
         for after in files(rewrite, ".after.ptx") {
             let before = PathBuf::from(after.to_string_lossy().replace(".after.", ".before."));
             let [parent, child] =
@@ -100,9 +135,9 @@ fn a_rewrite_keeps_the_default_and_every_setting_of_it_renders() {
 
 #[test]
 fn where_a_rewrite_is_not_sure_it_proposes_nothing() {
-    for (rewrite, label) in LABELS {
+    for (rewrite, label) in labels() {
         for path in files(rewrite, ".none.ptx") {
-            let labels: Vec<String> = all(&read(&path), None, None)
+            let labels: Vec<String> = all_for(&task_for(rewrite), &read(&path), None, None)
                 .into_iter()
                 .map(|p| p.label)
                 .collect();
@@ -166,34 +201,72 @@ fn a_cap_is_suggested_below_what_is_used_and_with_the_setting_that_was_good() {
 #[test]
 fn attempts_walk_the_rewrites_and_end() {
     let text = read(&files("load_cache", "plain.before.ptx")[0]);
+    let named = |text: &str| -> Vec<String> {
+        let found = all(text, None, None).into_iter();
+        found.map(|proposal| proposal.label).collect()
+    };
     let found = all(&text, None, None);
-    let labels: Vec<&str> = found
+    for label in ["cache operator on loads", "register cap"] {
+        assert!(
+            found.iter().any(|proposal| proposal.label == label),
+            "{label}"
+        );
+    }
+    let opened = found
         .iter()
-        .map(|proposal| proposal.label.as_str())
-        .collect();
-    assert_eq!(labels, LABELS.map(|(_, label)| label));
-
-    let again = all(&found[0].text, None, None);
-    assert_eq!(
-        again.len(),
-        1,
+        .find(|proposal| proposal.label == "cache operator on loads")
+        .expect("is there");
+    let again = named(&opened.text);
+    assert!(
+        !again.contains(&opened.label),
         "a load whose operator is open is not opened again"
     );
-    assert_eq!(again[0].label, "register cap");
-    let both = all(&again[0].text, None, None);
-    assert!(both.is_empty());
+    assert!(again.contains(&"register cap".to_owned()));
 }
 
 #[test]
-fn spaces_that_have_thought_of_both_are_left_alone() {
+fn spaces_that_have_thought_of_loads_and_registers_are_left_alone() {
     let task = reduce_sum();
     assert!(!task.spaces.is_empty());
+    let opens = |text: &str| -> Vec<String> {
+        let known = ["cache operator on loads", "register cap"];
+        let found = all(text, None, None).into_iter().map(|p| p.label);
+        found
+            .filter(|label| known.contains(&label.as_str()))
+            .collect()
+    };
     for space in &task.spaces {
-        assert!(all(&space.text, None, None).is_empty(), "{}", space.name);
+        assert!(opens(&space.text).is_empty(), "{}", space.name);
     }
-    let seed: Vec<String> = all(&task.seed, None, None)
-        .into_iter()
-        .map(|p| p.label)
-        .collect();
-    assert_eq!(seed, LABELS.map(|(_, label)| label));
+    assert_eq!(
+        opens(&task.seed),
+        ["cache operator on loads", "register cap"]
+    );
+}
+
+#[test]
+fn what_touches_a_hole_is_rewritten_in_the_rendering_and_says_so() {
+    let before = read(&files("vectorise", "holes.before.ptx")[0]);
+    let setting = Setting::from([("WIDTH".to_owned(), KnobValue::Int(2))]);
+    let found = all(&before, Some(setting.clone()), None);
+    let joined = found
+        .iter()
+        .find(|proposal| proposal.label.starts_with("vector loads"))
+        .expect("applies");
+    assert_eq!(joined.label, "vector loads and stores (knobs fixed)");
+    let told = joined.rationale.as_deref().expect("says why");
+    assert!(told.contains("WIDTH=2"), "{told}");
+    let child = Source::parse(&joined.text).expect("a good source");
+    assert_eq!(child.space().len(), 1);
+    let point = child
+        .space()
+        .point(&setting)
+        .expect("the setting it was made at");
+    assert!(
+        child
+            .render(&point)
+            .expect("renders")
+            .ptx
+            .contains("ld.global.v2.f32")
+    );
 }

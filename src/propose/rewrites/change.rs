@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use super::kernel::{Kernel, kernels};
 use crate::propose::{Proposal, ProposalRequest, sample_names};
+use crate::ptx;
 use crate::ptx::edit::{Edit, apply};
 use crate::ptx::ir::{Module, Span};
-use crate::ptx::{self, Lines};
 use crate::source::{Candidate, KnobValue, LaunchPlan, Source};
 use crate::task::Task;
 
@@ -56,9 +56,20 @@ impl<'a> Subject<'a> {
     pub(super) fn text(&self, span: Span) -> &'a str {
         &self.module.text[span.range()]
     }
+}
 
-    pub(super) fn line(&self, span: Span) -> u32 {
-        Lines::new(&self.module.text).line(span.start)
+/// An instruction with the white space in front of it and its line's end, where it has the line to itself.
+pub(super) fn line_of(subject: &Subject<'_>, span: Span) -> Span {
+    let text = &subject.module.text;
+    let before = &text[..span.start as usize];
+    let start = before.trim_end_matches([' ', '\t']).len();
+    let alone = before[..start].ends_with('\n') || start == 0;
+    match text[span.end as usize..].strip_prefix('\n') {
+        Some(_) if alone => Span {
+            start: start as u32,
+            end: span.end + 1,
+        },
+        Some(_) | None => span,
     }
 }
 

@@ -4,7 +4,9 @@
 //! on any PTX: where a rewrite cannot be sure, it proposes nothing.
 
 mod change;
+mod contract;
 mod counted;
+mod dead_code;
 mod header;
 mod hoist;
 mod kernel;
@@ -14,6 +16,7 @@ mod multiples;
 mod pad_shared;
 mod predicate;
 mod register_cap;
+mod residency;
 mod schedule;
 mod store_cache;
 mod unroll;
@@ -38,15 +41,18 @@ enum Rewrite {
 }
 
 /// In the order in which they are tried.
-const REWRITES: [Rewrite; 8] = [
+const REWRITES: [Rewrite; 11] = [
     Rewrite::Code(vectorise::changes),
     Rewrite::Code(pad_shared::changes),
     Rewrite::Code(predicate::changes),
     Rewrite::Code(hoist::changes),
     Rewrite::Code(unroll::changes),
+    Rewrite::Code(contract::changes),
     Rewrite::Open(load_cache::propose),
     Rewrite::Open(store_cache::propose),
     Rewrite::Open(register_cap::propose),
+    Rewrite::Open(residency::propose),
+    Rewrite::Code(dead_code::changes),
 ];
 
 impl Proposer for Rewrites {

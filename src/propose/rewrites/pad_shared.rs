@@ -344,7 +344,7 @@ impl Registers {
     fn fresh(&mut self, ty: &'static str) -> String {
         let count = self.declared.entry(ty).or_default();
         *count += 1;
-        format!("{}{}{}", self.prefix, &ty[1..], *count - 1)
+        format!("{}{}{}", self.prefix, letters(ty), *count - 1)
     }
 
     /// `.reg .b32 %pad1_0_b32<3>;`
@@ -353,11 +353,16 @@ impl Registers {
         let lines: Vec<String> = self
             .declared
             .iter()
-            .map(|(ty, count)| format!("\n\t.reg {ty} \t{}{}<{count}>;", self.prefix, &ty[1..]))
+            .map(|(ty, count)| format!("\n\t.reg {ty} \t{}{}<{count}>;", self.prefix, letters(ty)))
             .collect();
         (!lines.is_empty()).then(|| Edit {
             span: Span { start: at, end: at },
             replacement: lines.concat(),
         })
     }
+}
+
+/// As compilers call registers of the type.
+fn letters(ty: &str) -> &'static str {
+    if ty == ".b64" { "rd" } else { "r" }
 }

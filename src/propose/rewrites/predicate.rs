@@ -2,7 +2,7 @@
 //! y;`. What neighbours compute can then be reordered, unrolled and joined. Instructions in which lanes meet
 //! stay behind their branch; what only the branch itself uses needs no predicate.
 
-use super::change::{Change, Subject};
+use super::change::{Change, Subject, line_of};
 use super::kernel::Kernel;
 use super::memory::{Effect, effect, is_pure};
 use crate::ptx::edit::Edit;
@@ -55,7 +55,7 @@ fn predicated(subject: &Subject<'_>, kernel: &Kernel<'_>, block: usize) -> Optio
         condition.register
     );
     let mut edits = vec![Edit {
-        span: with_line(subject, branch.span),
+        span: line_of(subject, branch.span),
         replacement: String::new(),
     }];
     for index in skipped.clone() {
@@ -100,20 +100,4 @@ fn predicated(subject: &Subject<'_>, kernel: &Kernel<'_>, block: usize) -> Optio
 /// Whether an instruction is cheap and cannot fail.
 fn may_run_anyway(opcode: &str) -> bool {
     !matches!(opcode, "div" | "rem" | "sqrt" | "sin" | "cos")
-}
-
-/// An instruction with the white space in front of it on its line, and the line's end.
-fn with_line(subject: &Subject<'_>, span: Span) -> Span {
-    let text = &subject.module.text;
-    let before = &text[..span.start as usize];
-    let start = before.trim_end_matches([' ', '\t']).len();
-    let rest = &text[span.end as usize..];
-    let alone = before[..start].ends_with('\n') || start == 0;
-    match rest.strip_prefix('\n') {
-        Some(_) if alone => Span {
-            start: start as u32,
-            end: span.end + 1,
-        },
-        Some(_) | None => span,
-    }
 }

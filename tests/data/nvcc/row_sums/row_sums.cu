@@ -12,10 +12,10 @@ extern "C" __global__ void part(const float* x, float* partial, int n) {
     if (threadIdx.x == 0) partial[blockIdx.x] = sums[0];
 }
 
-extern "C" __global__ void whole(const float* partial, float* out) {
+extern "C" __global__ void whole(const float* partial, float* out, int count) {
     __shared__ float sums[256];
     float sum = 0;
-    for (int i = threadIdx.x; i < 1024; i += 256) sum += partial[i];
+    for (int i = threadIdx.x; i < count; i += 256) sum += partial[i];
     sums[threadIdx.x] = sum;
     __syncthreads();
     for (int half = 128; half > 0; half /= 2) {
