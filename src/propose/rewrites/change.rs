@@ -116,7 +116,7 @@ fn propose(request: &ProposalRequest<'_>, rewrite: Changes) -> Option<Vec<Propos
 fn in_source(request: &ProposalRequest<'_>, rewrite: Changes, nth: usize) -> Option<String> {
     let source = request.source;
     let space = source.space();
-    if u64::try_from(space.len()).ok()? > SETTINGS {
+    if space.len() > SETTINGS {
         return None;
     }
     let mut found: Option<Vec<Edit>> = None;

@@ -158,7 +158,7 @@ pub(super) fn access_bytes(instruction: &Instruction) -> Option<u32> {
 pub(super) fn element_bytes(instruction: &Instruction) -> Option<u32> {
     let ty = instruction.modifiers.last()?;
     let bits: u32 = ty.strip_prefix(['u', 's', 'b', 'f'])?.parse().ok()?;
-    (bits % 8 == 0).then_some(bits / 8)
+    bits.is_multiple_of(8).then_some(bits / 8)
 }
 
 /// Elements in the vector.
