@@ -70,6 +70,8 @@ pub enum Command {
     Baselines(BaselinesArgs),
     /// Tell the story of a run: from the seed to the winner, and what was pruned where.
     Show(ShowArgs),
+    /// Write the report of a run: one HTML file that needs no network, pictures of tree and curve.
+    Report(ReportArgs),
     /// Judge given sources and settings, all of them: brute force, tables, other people's kernels.
     Batch(BatchArgs),
     /// Show a recorded run as it went: the lines that the search printed, in order.
@@ -350,6 +352,23 @@ pub struct ShowArgs {
     /// Kernels in the table.
     #[arg(long, default_value_t = 10, value_name = "N")]
     pub top: usize,
+}
+
+/// `report`.
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("written").required(true).multiple(true)))]
+pub struct ReportArgs {
+    /// The run's folder, or its trace (.jsonl.gz).
+    pub dir: PathBuf,
+    /// The report as one HTML file.
+    #[arg(long, value_name = "FILE", group = "written")]
+    pub html: Option<PathBuf>,
+    /// Folder for tree.svg and curve.svg.
+    #[arg(long, value_name = "DIR", group = "written")]
+    pub svg: Option<PathBuf>,
+    /// Folder for tree.png and curve.png.
+    #[arg(long, value_name = "DIR", group = "written")]
+    pub png: Option<PathBuf>,
 }
 
 /// `replay`.

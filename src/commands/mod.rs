@@ -12,6 +12,7 @@ mod export;
 mod judge;
 mod new_task;
 mod replay;
+mod report;
 mod resume;
 mod search;
 mod selftest;
@@ -53,6 +54,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Batch(args) => batch::run(&args, &global),
         Command::Bench(args) => bench::run(&args, &global),
         Command::Show(args) => show::run(&args, &global),
+        Command::Report(args) => report::run(&args, &global),
         Command::Replay(args) => replay::run(&args, &global),
         Command::Compare(args) => compare::run(&args, &global),
         Command::Export(args) => export::run(&args, &global),

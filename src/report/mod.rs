@@ -2,12 +2,15 @@
 //! read events and stored runs only; they judge nothing and change nothing.
 
 mod baselines;
+pub mod chart;
 mod checks;
+mod page;
 mod progress;
 mod story;
 pub mod suite;
 
 pub use baselines::baselines_table;
 pub use checks::by_size;
+pub use page::{PageError, RunReport};
 pub use progress::{Format, Progress, Told, opening, told};
 pub use story::{Story, Winner, setting_line};

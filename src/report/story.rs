@@ -414,7 +414,8 @@ fn default(knob: &crate::source::Knob) -> &KnobValue {
     &knob.values[usize::from(knob.default)]
 }
 
-fn moved(source: &crate::source::Source, setting: &Setting) -> String {
+/// The knobs that differ from their defaults: `BM 64 → 128, …`; empty where none does.
+pub(super) fn moved(source: &crate::source::Source, setting: &Setting) -> String {
     let mut out = String::new();
     for knob in source.space().knobs() {
         let (from, to) = (default(knob), setting.get(&knob.name));
