@@ -397,13 +397,32 @@ pub struct CompareArgs {
     /// Start from this space only, besides the seed; may be repeated. `seed` is the seed alone.
     #[arg(long, value_name = "NAME")]
     pub space: Vec<String>,
-    /// Kernels each of them may judge.
-    #[arg(long, default_value_t = 60, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub budget: u64,
+    /// Kernels each series may judge; a reply without a kernel counts as one. 60 where no other budget is given.
+    /// A series ends with the first budget that is used up.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub budget: Option<u64>,
+    /// Tokens each series may spend.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub budget_tokens: Option<u64>,
+    /// Dollars each series may spend.
+    #[arg(long, value_name = "X", value_parser = positive)]
+    pub budget_dollars: Option<f64>,
+    /// Seconds that judges may be busy for each series: assembling, checking, timing.
+    #[arg(long, value_name = "S", value_parser = positive)]
+    pub gpu_seconds: Option<f64>,
+    /// Answers in a row that `refine` takes before it starts afresh.
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub turns: u32,
+    /// Do not measure the task's baselines first; speedups are then over the seed.
+    #[arg(long)]
+    pub no_baselines: bool,
+    /// Also write the comparison as one HTML file.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Repetitions with seeds 0, 1, …
     #[arg(long, default_value_t = 3, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: u64,
-    /// Folder for the CSV files.
+    /// Folder for the tables, and for the series; finished ones in it are kept, a half-done one goes on.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     #[command(flatten)]

@@ -17,6 +17,8 @@ mod errors;
 mod kill;
 #[path = "cli/replay.rs"]
 mod replay;
+#[path = "cli/report.rs"]
+mod report;
 
 use std::path::Path;
 use std::process::Command;

@@ -1,6 +1,7 @@
 //! `compare`: ways to search at equal budgets.
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
@@ -9,14 +10,21 @@ use super::judge::{self, Over, Wanted};
 use super::session::{self, Recording, open_model};
 use super::{Exit, answer, note, search};
 use crate::cli::{CompareArgs, Global};
-use crate::compare::{Bench, Comparison};
+use crate::compare::{Bench, Budget, Comparison, Method};
+use crate::llm::{self, Dollars};
 use crate::propose::{ProposeError, Proposer, ProposerKind, Rewrites};
+use crate::report::comparison_page;
 use crate::search::StopRules;
 use crate::source::Source;
+use crate::store::ModelConfig;
+
+/// Kernels of a series where no budget is given.
+const DEFAULT_BUDGET: u64 = 60;
 
 pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
     let interrupt = super::on_interrupt()?;
-    if args.model.model.is_none()
+    let model = search::model_config(&args.model);
+    if model.is_none()
         && let Some(method) = args.methods.iter().find(|method| method.needs_model())
     {
         bail!(
@@ -24,22 +32,35 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
             method.name()
         );
     }
+    let budget = budget(args)?;
     let judge = judge::open(
         Wanted {
             task: &args.task,
             judge: &args.judge,
             seed: 0,
             secret: true,
-            over: Over::Seed,
+            over: if args.no_baselines {
+                Over::Seed
+            } else {
+                Over::Frontier
+            },
         },
         global,
     )?;
+    budget.check(&args.methods, model.is_some(), judge.times != "recorded")?;
     let texts = search::wanted(&judge, &args.space)?;
     let sources = texts
         .iter()
         .map(|(_, text)| Ok(Arc::new(Source::parse(text)?)))
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let model = search::model_config(&args.model);
+    if sources.len() > 1 && args.methods.iter().any(|method| method.needs_model()) {
+        note(&format!(
+            "single-shot, best-of-n and refine start from {}, the other methods from {} sources: --space seed makes \
+             them equal",
+            texts[0].0,
+            sources.len()
+        ));
+    }
     fs::create_dir_all(&args.out)
         .with_context(|| format!("cannot create {}", args.out.display()))?;
     let config = search::config(
@@ -52,12 +73,22 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
         StopRules::default(),
     );
     let rewrites = Rewrites;
-    let make_model = || -> Result<Box<dyn Proposer>, ProposeError> {
+    let make_model = |method: Method, seed: u64| -> Result<Box<dyn Proposer>, ProposeError> {
         let model = model
             .as_ref()
             .ok_or_else(|| ProposeError::Unavailable("no model".into()))?;
-        let record = Recording::Shared(args.out.join("exchanges.jsonl"));
-        open_model(model, &judge, record)
+        let series = format!("{}-{seed}", method.name());
+        let record = args.out.join(&series).join("exchanges.jsonl");
+        // only a search can be gone on with; a series of replies begins again
+        let recording = match method {
+            Method::Search => Recording::Own(record),
+            Method::SingleShot
+            | Method::BestOfN
+            | Method::Refine
+            | Method::KnobsOnly
+            | Method::Random => Recording::Shared(record),
+        };
+        open_model(&of_series(model, &series), &judge, recording)
             .map(|model| Box::new(model) as Box<dyn Proposer>)
             .map_err(|error| ProposeError::Unavailable(format!("{error:#}")))
     };
@@ -66,9 +97,13 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
         evaluator: &*judge.evaluator,
         rewrites: judge.task.is_some().then_some(&rewrites),
         model: model.is_some().then_some(&make_model),
+        deterministic_model: model
+            .as_ref()
+            .is_none_or(|model| llm::deterministic(&model.name)),
         sources: &sources,
         config: &config,
-        budget: args.budget,
+        budget,
+        turns: args.turns,
         jobs: session::jobs(args.judge.jobs),
         folder: &args.out,
     };
@@ -77,7 +112,7 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
         for seed in 0..args.seeds {
             let one = bench.run(method, seed, &interrupt)?;
             let best = one
-                .best()
+                .result()
                 .map_or("nothing valid".to_owned(), |best| best.to_string());
             note(&format!(
                 "{} seed {seed}: {best} after {}",
@@ -90,8 +125,10 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
     let comparison = Comparison {
         task: judge.name.clone(),
         gpu: judge.gpu_name.clone(),
+        device: judge.device.clone(),
+        model: model.map(|model| model.name),
         label: judge.times.to_owned(),
-        budget: args.budget,
+        budget,
         baseline: judge
             .baseline
             .clone()
@@ -100,11 +137,56 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
     };
     for (name, text) in [
         ("curve.csv", comparison.curve_csv()),
+        ("bands.csv", comparison.bands_csv()),
+        ("turns.csv", comparison.turns_csv()),
         ("summary.csv", comparison.summary_csv()),
+        (
+            "comparison.json",
+            serde_json::to_string_pretty(&comparison)?,
+        ),
     ] {
-        let path = args.out.join(name);
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        write(&args.out.join(name), &text)?;
+    }
+    if let Some(file) = &args.html {
+        write(file, &comparison_page(&comparison)?)?;
     }
     answer(global.json, &comparison, &comparison)?;
     Ok(Exit::Success)
+}
+
+fn budget(args: &CompareArgs) -> anyhow::Result<Budget> {
+    let dollars = args.budget_dollars.map(|dollars| {
+        Dollars::new(dollars)
+            .with_context(|| format!("--budget-dollars {dollars}: no amount of money"))
+    });
+    let budget = Budget {
+        evaluations: args.budget,
+        tokens: args.budget_tokens,
+        dollars: dollars.transpose()?,
+        judge_seconds: args.gpu_seconds,
+    };
+    Ok(if budget == Budget::default() {
+        Budget {
+            evaluations: Some(DEFAULT_BUDGET),
+            ..budget
+        }
+    } else {
+        budget
+    })
+}
+
+/// The model of one series: a recording of a whole comparison is replayed series by series.
+fn of_series(model: &ModelConfig, series: &str) -> ModelConfig {
+    let mut model = model.clone();
+    if let Some(folder) = model.name.strip_prefix("replay:")
+        && Path::new(folder).is_dir()
+    {
+        let recording = Path::new(folder).join(series).join("exchanges.jsonl");
+        model.name = format!("replay:{}", recording.display());
+    }
+    model
+}
+
+fn write(file: &Path, text: &str) -> anyhow::Result<()> {
+    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }

@@ -394,7 +394,7 @@ fn open_trace(task: &str, path: &Path, global: &Global) -> anyhow::Result<Judge>
         device: format!("recorded:{}", path.display()),
         evaluator,
         times: "recorded",
-        gpu: None,
+        gpu: Gpu::named(&config.gpu).ok(),
         arch: config.arch,
         assembler: config.assembler.clone(),
         baseline: config.baseline.clone(),

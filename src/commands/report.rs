@@ -23,7 +23,7 @@ pub(super) fn run(args: &ReportArgs, global: &Global) -> anyhow::Result<Exit> {
     let run = StoredRun::open(&args.dir)?;
     let recording = args.dir.join("exchanges.jsonl");
     let exchanges = if recording.is_file() {
-        llm::read_exchanges(&recording)?
+        llm::exchanges(&recording)?
     } else {
         Vec::new()
     };

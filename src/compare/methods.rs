@@ -1,25 +1,38 @@
 //! How each method spends its budget. All of them judge through the same evaluator; none sees another's
-//! results.
+//! results; the winner of each is judged again in the same way.
 
+use std::collections::HashMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
-use super::{Judged, Method, Series};
+use super::{Budget, Cost, Judged, Method, Remeasured, Series};
 use crate::device::RigError;
 use crate::driver::{DriveError, Observer, Rig, drive};
-use crate::evaluate::Evaluator;
-use crate::llm::Tally;
-use crate::propose::{ProposalRequest, ProposeError, Proposer, ProposerKind};
-use crate::search::{Expander, Search};
+use crate::evaluate::{Evaluation, Evaluator};
+use crate::propose::{ProposeError, Proposer, ProposerKind};
+use crate::search::{Expander, NodeId, Search};
 use crate::source::{Point, Source};
-use crate::store::{Event, Line, RunConfig, RunWriter, StoreError, StoredRun};
+use crate::store::{Event, Line, RunConfig, RunGraph, RunWriter, StoreError, StoredRun};
 use crate::task::Task;
+use crate::units::Digest;
 use crate::verdict::Verdict;
+
+/// Contenders that a second look may refute before a series counts as without a winner.
+const MOST_REFUTED: usize = 8;
+
+/// Settings that are drawn before any of them is judged, where the budget is not in kernels.
+const DRAWN_AT_ONCE: usize = 16;
+
+/// Makes a model's proposer for a series, afresh, so that a scripted one starts from its first reply.
+pub type MakeModel<'a> = dyn Fn(Method, u64) -> Result<Box<dyn Proposer>, ProposeError> + 'a;
 
 /// What every method shares.
 pub struct Bench<'a> {
@@ -29,17 +42,21 @@ pub struct Bench<'a> {
     pub evaluator: &'a dyn Evaluator,
     /// The mechanical rewrites.
     pub rewrites: Option<&'a dyn Proposer>,
-    /// Makes the model's proposer afresh, so that a scripted one starts from its first reply.
-    pub model: Option<&'a dyn Fn() -> Result<Box<dyn Proposer>, ProposeError>>,
+    /// The model.
+    pub model: Option<&'a MakeModel<'a>>,
+    /// Every model answers the same question the same way.
+    pub deterministic_model: bool,
     /// The sources there are, the seed first.
     pub sources: &'a [Arc<Source>],
     /// The configuration of the search, but for proposers and seed.
     pub config: &'a RunConfig,
-    /// Kernels each series may judge.
-    pub budget: u64,
+    /// What each series may cost.
+    pub budget: Budget,
+    /// Answers in a row that a serial repair takes before it starts afresh.
+    pub turns: u32,
     /// Threads.
     pub jobs: usize,
-    /// Where runs are kept.
+    /// Where runs and finished series are kept.
     pub folder: &'a Path,
 }
 
@@ -56,7 +73,7 @@ pub enum MethodError {
     #[error(transparent)]
     Rig(#[from] RigError),
     /// The model did.
-    #[error("{0}")]
+    #[error("{0}\nfinished series are kept; the same command goes on")]
     Propose(#[from] ProposeError),
     /// It needs what there is not.
     #[error("method {method} asks a model: name one with --model")]
@@ -64,47 +81,105 @@ pub enum MethodError {
         /// Which method.
         method: &'static str,
     },
+    /// The folder holds something else.
+    #[error("{} holds a series of another comparison; name another folder with --out", path.display())]
+    Foreign {
+        /// Of which series.
+        path: PathBuf,
+    },
+    /// A series cannot be written or read.
+    #[error("cannot keep the series in {}: {message}", path.display())]
+    Keep {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        message: String,
+    },
     /// Ctrl-C.
     #[error("stopped; what was judged is kept, and the same command goes on")]
     Interrupted,
 }
 
+/// A finished series, and what it was made under.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    key: Digest,
+    series: Series,
+}
+
+/// A valid kernel, for the second look.
+pub(super) struct Contender {
+    pub(super) cost: f64,
+    pub(super) source: Arc<Source>,
+    pub(super) point: Point,
+}
+
 impl Bench<'_> {
-    /// One series.
+    /// One series; one that is finished already is read.
     pub fn run(
         &self,
         method: Method,
         seed: u64,
         interrupt: &AtomicBool,
     ) -> Result<Series, MethodError> {
+        let folder = self.folder.join(format!("{}-{seed}", method.name()));
+        let path = folder.join("series.json");
+        let key = self.key(method, seed);
+        if let Some(series) = kept(&path, key)? {
+            return Ok(series);
+        }
+        let mut contenders = Vec::new();
         let judged = match method {
             Method::Search => {
-                let model = self.model.map(|make| make()).transpose()?;
+                let model = self.model.map(|make| make(method, seed)).transpose()?;
                 let mut proposers: Vec<(Expander, &dyn Proposer)> = Vec::new();
                 proposers.extend(self.rewrites.map(|rewrites| (Expander::Rewrites, rewrites)));
                 proposers.extend(model.as_deref().map(|model| (Expander::Model, model)));
-                self.search(method, seed, proposers, interrupt)?
+                self.search(&folder, seed, proposers, interrupt, &mut contenders)?
             }
-            Method::KnobsOnly => self.search(method, seed, Vec::new(), interrupt)?,
-            Method::Random => self.random(seed)?,
-            Method::SingleShot => self.replies(method, 1)?,
-            Method::BestOfN => self.replies(method, self.budget)?,
+            Method::KnobsOnly => {
+                self.search(&folder, seed, Vec::new(), interrupt, &mut contenders)?
+            }
+            Method::Random => self.random(seed, interrupt, &mut contenders)?,
+            Method::SingleShot | Method::BestOfN | Method::Refine => {
+                self.replies(method, seed, interrupt, &mut contenders)?
+            }
         };
-        Ok(Series {
+        let series = Series {
             method,
             seed,
             judged,
-        })
+            winner: self.remeasure(contenders)?,
+        };
+        keep(&path, &Kept { key, series })
+    }
+
+    /// Everything that decides a series.
+    fn key(&self, method: Method, seed: u64) -> Digest {
+        let mut config = self.config.clone();
+        config.seed = seed;
+        let text = format!(
+            "{} {config:?} {:?} {} {:?}",
+            method.name(),
+            self.budget,
+            self.turns,
+            self.sources
+                .iter()
+                .map(|source| Digest::of(source.text.as_bytes()))
+                .collect::<Vec<_>>()
+        );
+        Digest::of(text.as_bytes())
     }
 
     fn search(
         &self,
-        method: Method,
+        folder: &Path,
         seed: u64,
         proposers: Vec<(Expander, &dyn Proposer)>,
         interrupt: &AtomicBool,
+        contenders: &mut Vec<Contender>,
     ) -> Result<Vec<Judged>, MethodError> {
-        let folder: PathBuf = self.folder.join(format!("{}-{seed}", method.name()));
         let mut config = self.config.clone();
         config.seed = seed;
         config.proposers = vec![ProposerKind::Knobs];
@@ -114,135 +189,294 @@ impl Bench<'_> {
                 Expander::Rewrites => ProposerKind::Rewrites,
                 Expander::Model => ProposerKind::Model,
             }));
-        config.search.stop.evaluations = Some(self.budget.min(u64::from(u32::MAX)) as u32);
+        let most = self.budget.evaluations;
+        config.search.stop.evaluations = most.map(|most| most.min(u64::from(u32::MAX)) as u32);
         let (mut run, past) = match folder.join("run.toml").exists() {
-            true => RunWriter::resume(&folder)?,
+            true => {
+                let (run, past) = RunWriter::resume(folder)?;
+                if run.config != config {
+                    let path = folder.to_owned();
+                    return Err(MethodError::Foreign { path });
+                }
+                (run, past)
+            }
             false => {
                 let texts = self.sources.iter().map(|source| &*source.text);
-                (RunWriter::create(&folder, config, texts)?, Vec::new())
+                (RunWriter::create(folder, config, texts)?, Vec::new())
             }
         };
+        let asks_model = proposers.iter().any(|(by, _)| *by == Expander::Model);
         let rig = Rig {
             evaluator: self.evaluator,
-            deterministic: self.evaluator.deterministic(),
+            deterministic: self.evaluator.deterministic()
+                && (self.deterministic_model || !asks_model),
             proposers,
             task: self.task,
             jobs: self.jobs,
-            // methods are compared by what they judged, at equal budgets
+            // every method's winner is judged again in the same way, by us
             confirm: false,
         };
         let ended = past
             .iter()
             .any(|line| matches!(line.event, Event::Finished { .. }));
         if !ended {
-            let outcome = drive(&rig, &mut run, &past, interrupt, &mut Quiet)?;
-            if outcome == crate::driver::Ended::Interrupted {
+            let stop = AtomicBool::new(false);
+            let mut meter = Meter {
+                budget: self.budget,
+                cost: Cost::default(),
+                stop: &stop,
+                interrupt,
+            };
+            drive(&rig, &mut run, &past, &stop, &mut meter)?;
+            if interrupt.load(Ordering::Relaxed) && !meter.budget.is_spent(&meter.cost) {
                 return Err(MethodError::Interrupted);
             }
         }
-        let stored = StoredRun::open(&folder)?;
-        Ok(stored
-            .lines
-            .iter()
-            .filter_map(|line| match &line.event {
-                Event::Evaluated { evaluation, .. } => Some(judged(&evaluation.verdict)),
-                Event::Expanded { .. }
-                | Event::ExpandFailed { .. }
-                | Event::Away { .. }
-                | Event::Unavailable { .. }
-                | Event::Confirmed { .. }
-                | Event::Finished { .. } => None,
-            })
-            .collect())
+        self.read_search(&StoredRun::open(folder)?, contenders)
     }
 
-    /// The draws do not depend on results, so they are made first and judged in parallel.
-    fn random(&self, seed: u64) -> Result<Vec<Judged>, MethodError> {
-        let mut rng = Pcg64::seed_from_u64(seed);
-        let mut drawn: Vec<(usize, Point)> = Vec::new();
-        let mut misses = 0;
-        while (drawn.len() as u64) < self.budget && misses < 1000 {
-            let index = rng.random_range(0..self.sources.len());
-            let draw = (index, self.sources[index].space().sample(&mut rng));
-            if drawn.contains(&draw) {
-                misses += 1;
-            } else {
-                drawn.push(draw);
-                misses = 0;
-            }
-        }
-        drawn
-            .par_iter()
-            .map(|(index, point)| {
-                let evaluation = self.evaluator.evaluate(&self.sources[*index], point)?;
-                Ok(judged(&evaluation.verdict))
-            })
-            .collect()
-    }
-
-    fn replies(&self, method: Method, count: u64) -> Result<Vec<Judged>, MethodError> {
-        let (Some(make), Some(task)) = (self.model, self.task) else {
-            return Err(MethodError::NoModel {
-                method: method.name(),
-            });
-        };
-        let model = make()?;
-        let seed_source = &self.sources[0];
+    /// What a search judged, up to its budget.
+    fn read_search(
+        &self,
+        run: &StoredRun,
+        contenders: &mut Vec<Contender>,
+    ) -> Result<Vec<Judged>, MethodError> {
+        let graph = RunGraph::read(run)?;
+        let mut turns: HashMap<NodeId, u32> = HashMap::new();
+        let mut cost = Cost::default();
         let mut series = Vec::new();
-        for attempt in 0..count.min(u64::from(u32::MAX)) as u32 {
-            let request = ProposalRequest {
-                attempt,
-                ..ProposalRequest::first(task, seed_source)
-            };
-            let reply = model.propose(&request, &mut Tally::default());
-            match reply {
-                Ok(proposals) => series.push(match proposals.first() {
-                    Some(proposal) => self.judge(&proposal.text, proposal.settings.first())?,
-                    None => unusable(),
-                }),
-                Err(ProposeError::Unusable(_)) => series.push(unusable()),
-                Err(error @ (ProposeError::Away(_) | ProposeError::Unavailable(_))) => {
-                    return Err(error.into());
+        for line in &run.lines {
+            if self.budget.is_spent(&cost) {
+                break;
+            }
+            let added = spend(&mut cost, &line.event);
+            match (&line.event, added) {
+                (
+                    Event::Evaluated {
+                        node,
+                        point,
+                        evaluation,
+                        ..
+                    },
+                    _,
+                ) => {
+                    let depth = |id: NodeId| graph.lineage(id).len().saturating_sub(1) as u32;
+                    let turn = *turns.entry(*node).or_insert_with(|| depth(*node));
+                    series.push(judged(&evaluation.verdict, turn, cost));
+                    if let (Some(cost), Some(stored)) = (evaluation.cost(), graph.node(*node)) {
+                        contenders.push(Contender {
+                            cost,
+                            source: Arc::clone(&stored.source),
+                            point: point.clone(),
+                        });
+                    }
                 }
+                (Event::ExpandFailed { node, .. }, true) => {
+                    let turn = graph.lineage(*node).len() as u32;
+                    series.push(unusable(turn, cost));
+                }
+                (_, true | false) => {}
             }
         }
         Ok(series)
     }
 
-    fn judge(
+    /// The draws do not depend on results, so they are made first and judged in parallel.
+    fn random(
         &self,
-        text: &str,
-        setting: Option<&crate::source::Setting>,
-    ) -> Result<Judged, MethodError> {
-        let Ok(source) = Source::parse(text) else {
-            return Ok(unusable());
-        };
-        let wanted = setting.and_then(|setting| source.space().point(setting).ok());
-        let Some(point) = wanted.or_else(|| source.space().default_point().ok()) else {
-            return Ok(unusable());
-        };
-        Ok(judged(&self.evaluator.evaluate(&source, &point)?.verdict))
+        seed: u64,
+        interrupt: &AtomicBool,
+        contenders: &mut Vec<Contender>,
+    ) -> Result<Vec<Judged>, MethodError> {
+        let mut rng = Pcg64::seed_from_u64(seed);
+        let mut drawn: Vec<(usize, Point)> = Vec::new();
+        let mut cost = Cost::default();
+        let mut series = Vec::new();
+        let mut misses = 0;
+        while !self.budget.is_spent(&cost) {
+            if interrupt.load(Ordering::Relaxed) {
+                return Err(MethodError::Interrupted);
+            }
+            let left = self.budget.evaluations.map(|most| most - cost.evaluations);
+            let wanted = left.map_or(DRAWN_AT_ONCE, |left| DRAWN_AT_ONCE.min(left as usize));
+            let first = drawn.len();
+            while drawn.len() < first + wanted && misses < 1000 {
+                let index = rng.random_range(0..self.sources.len());
+                let draw = (index, self.sources[index].space().sample(&mut rng));
+                if drawn.contains(&draw) {
+                    misses += 1;
+                } else {
+                    drawn.push(draw);
+                    misses = 0;
+                }
+            }
+            if drawn.len() == first {
+                break;
+            }
+            let (evaluator, sources) = (self.evaluator, self.sources);
+            let results: Vec<(Evaluation, f64)> = drawn[first..]
+                .par_iter()
+                .map(|(index, point)| judge(evaluator, &sources[*index], point))
+                .collect::<Result<_, _>>()?;
+            for ((index, point), (evaluation, seconds)) in drawn[first..].iter().zip(results) {
+                if self.budget.is_spent(&cost) {
+                    break;
+                }
+                cost.judge(seconds);
+                series.push(judged(&evaluation.verdict, 0, cost));
+                contenders.extend(evaluation.cost().map(|cost| Contender {
+                    cost,
+                    source: Arc::clone(&self.sources[*index]),
+                    point: point.clone(),
+                }));
+            }
+        }
+        Ok(series)
+    }
+
+    /// The second look: the best contender that passes it.
+    fn remeasure(&self, mut contenders: Vec<Contender>) -> Result<Option<Remeasured>, MethodError> {
+        contenders.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        contenders.truncate(MOST_REFUTED);
+        if contenders.is_empty() {
+            return Ok(None);
+        }
+        let mut refuted = 0;
+        for contender in &contenders {
+            let evaluation = self
+                .evaluator
+                .confirm(&contender.source, &contender.point)?;
+            match evaluation.verdict.measurement() {
+                Some(measurement) => {
+                    return Ok(Some(Remeasured {
+                        time: Some(measurement.time.nanos()),
+                        refuted,
+                    }));
+                }
+                None => refuted += 1,
+            }
+        }
+        Ok(Some(Remeasured {
+            time: None,
+            refuted,
+        }))
     }
 }
 
-fn judged(verdict: &Verdict) -> Judged {
+/// Judges a kernel, and says how many seconds that took.
+pub(super) fn judge(
+    evaluator: &dyn Evaluator,
+    source: &Source,
+    point: &Point,
+) -> Result<(Evaluation, f64), RigError> {
+    let started = Instant::now();
+    let evaluation = evaluator.evaluate(source, point)?;
+    Ok((evaluation, started.elapsed().as_secs_f64()))
+}
+
+pub(super) fn judged(verdict: &Verdict, turn: u32, cost: Cost) -> Judged {
     Judged {
         stage: verdict.stage().to_owned(),
         time: verdict
             .measurement()
             .map(|measurement| measurement.time.nanos()),
+        turn,
+        cost,
     }
 }
 
-fn unusable() -> Judged {
+pub(super) fn unusable(turn: u32, cost: Cost) -> Judged {
     Judged {
         stage: "no usable reply".to_owned(),
         time: None,
+        turn,
+        cost,
     }
 }
 
-struct Quiet;
+/// Adds what an event cost; whether a kernel was judged or a model's reply held none.
+fn spend(cost: &mut Cost, event: &Event) -> bool {
+    if let Some(asked) = event.asked() {
+        cost.charge(&asked.spent);
+    }
+    match event {
+        Event::Evaluated { took_ms, .. } => {
+            cost.judge(*took_ms as f64 / 1e3);
+            true
+        }
+        Event::ExpandFailed {
+            by: Expander::Model,
+            ..
+        } => {
+            cost.judge(0.0);
+            true
+        }
+        Event::ExpandFailed {
+            by: Expander::Rewrites,
+            ..
+        }
+        | Event::Expanded { .. }
+        | Event::Away { .. }
+        | Event::Unavailable { .. }
+        | Event::Confirmed { .. }
+        | Event::Finished { .. } => false,
+    }
+}
 
-impl Observer for Quiet {
-    fn applied(&mut self, _: &Line, _: &Search) {}
+/// Stops a search whose budget is spent, or when the user says so.
+struct Meter<'a> {
+    budget: Budget,
+    cost: Cost,
+    stop: &'a AtomicBool,
+    interrupt: &'a AtomicBool,
+}
+
+impl Observer for Meter<'_> {
+    fn applied(&mut self, line: &Line, _: &Search) {
+        spend(&mut self.cost, &line.event);
+        if self.budget.is_spent(&self.cost) {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        self.tick();
+    }
+
+    fn tick(&mut self) {
+        if self.interrupt.load(Ordering::Relaxed) {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn kept(path: &Path, key: Digest) -> Result<Option<Series>, MethodError> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let read = || -> Result<Kept, Box<dyn std::error::Error>> {
+        Ok(serde_json::from_slice(&fs::read(path)?)?)
+    };
+    let kept = read().map_err(|error| MethodError::Keep {
+        path: path.to_owned(),
+        message: error.to_string(),
+    })?;
+    if kept.key != key {
+        let path = path.to_owned();
+        return Err(MethodError::Foreign { path });
+    }
+    Ok(Some(kept.series))
+}
+
+fn keep(path: &Path, kept: &Kept) -> Result<Series, MethodError> {
+    let write = || -> Result<(), Box<dyn std::error::Error>> {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(folder)?;
+        let file = tempfile::NamedTempFile::new_in(folder)?;
+        serde_json::to_writer(&file, kept)?;
+        file.persist(path)?;
+        Ok(())
+    };
+    write().map_err(|error| MethodError::Keep {
+        path: path.to_owned(),
+        message: error.to_string(),
+    })?;
+    Ok(kept.series.clone())
 }

@@ -1,125 +1,71 @@
-//! A comparison's numbers: medians over seeds, the share of valid kernels, how soon each method gets near
-//! the best that any of them found. Terminal table and CSV.
+//! A comparison as a terminal table and as CSV.
 
 use std::fmt::{self, Write as _};
 
-use serde::Serialize;
-
-use super::{Method, Series};
+use super::{Comparison, Paired};
 use crate::units::Nanos;
 
-/// "Near the best" means within this share of the best time that any series found.
-const NEAR: f64 = 0.05;
-
-/// All series of a comparison.
-#[derive(Clone, Debug, Serialize)]
-pub struct Comparison {
-    /// What was computed.
-    pub task: String,
-    /// The GPU it was judged on or for.
-    pub gpu: String,
-    /// The word beside its times: `measured`, `estimated`, `recorded`.
-    pub label: String,
-    /// Kernels each series might judge.
-    pub budget: u64,
-    /// What speedups are over.
-    pub baseline: Option<(String, Nanos)>,
-    /// In the order run.
-    pub series: Vec<Series>,
-}
-
-/// A method over all its seeds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Summary {
-    /// The method.
-    pub method: Method,
-    /// Its series.
-    pub seeds: usize,
-    /// Kernels judged in all of them.
-    pub judged: usize,
-    /// Share of them that were valid.
-    pub valid: f64,
-    /// Best times, sorted; a series without a valid kernel has none.
-    pub best: Vec<Nanos>,
-    /// Median over seeds of the best time; `None` where half of the seeds found nothing.
-    pub median_best: Option<Nanos>,
-    /// Kernels judged until within 5 % of the best of all series: median over seeds; `None` where half of
-    /// the seeds never got there.
-    pub median_near: Option<usize>,
-}
-
 impl Comparison {
-    /// Each method's numbers, in the order run.
-    pub fn summaries(&self) -> Vec<Summary> {
-        let mut methods: Vec<Method> = Vec::new();
-        for series in &self.series {
-            if !methods.contains(&series.method) {
-                methods.push(series.method);
-            }
-        }
-        let best = self
-            .series
-            .iter()
-            .filter_map(Series::best)
-            .min_by(|a, b| a.get().total_cmp(&b.get()));
-        methods
-            .into_iter()
-            .map(|method| self.summary(method, best))
-            .collect()
-    }
-
-    fn summary(&self, method: Method, best_of_all: Option<Nanos>) -> Summary {
-        let series: Vec<&Series> = self
-            .series
-            .iter()
-            .filter(|series| series.method == method)
-            .collect();
-        let judged: usize = series.iter().map(|series| series.judged.len()).sum();
-        let valid = series
-            .iter()
-            .flat_map(|series| &series.judged)
-            .filter(|judged| judged.time.is_some())
-            .count();
-        let mut best: Vec<Nanos> = series.iter().filter_map(|series| series.best()).collect();
-        best.sort_by(|a, b| a.get().total_cmp(&b.get()));
-        let mut near: Vec<usize> = series
-            .iter()
-            .filter_map(|series| {
-                let bar = best_of_all?.get() * (1.0 + NEAR);
-                let reached = series.best_so_far().into_iter();
-                reached.enumerate().find_map(|(index, best)| {
-                    best.is_some_and(|best| best.get() <= bar)
-                        .then_some(index + 1)
-                })
-            })
-            .collect();
-        near.sort_unstable();
-        Summary {
-            method,
-            seeds: series.len(),
-            judged,
-            valid: valid as f64 / judged.max(1) as f64,
-            median_best: median(&best, series.len()),
-            best,
-            median_near: median(&near, series.len()),
-        }
-    }
-
-    /// One line a judged kernel: `method,seed,evaluation,stage,time_ns,best_ns`.
+    /// One line a judged kernel.
     pub fn curve_csv(&self) -> String {
-        let mut out = String::from("method,seed,evaluation,stage,time_ns,best_ns\n");
+        let mut out = String::from(
+            "method,seed,evaluation,turn,stage,time_ns,best_ns,tokens,dollars,judge_seconds\n",
+        );
         for series in &self.series {
             let rows = series.judged.iter().zip(series.best_so_far());
             for (index, (judged, best)) in rows.enumerate() {
+                let cost = &judged.cost;
                 let _ = writeln!(
                     out,
-                    "{},{},{},{},{},{}",
+                    "{},{},{},{},{},{},{},{},{},{:.3}",
                     series.method.name(),
                     series.seed,
                     index + 1,
+                    judged.turn,
                     judged.stage,
                     number(judged.time),
-                    number(best)
+                    number(best),
+                    cost.tokens,
+                    cost.dollars
+                        .map_or(String::new(), |dollars| format!("{:.6}", dollars.get())),
+                    cost.judge_seconds
+                );
+            }
+        }
+        out
+    }
+
+    /// One line a method and cost: the best so far, median and quartiles over seeds.
+    pub fn bands_csv(&self) -> String {
+        let mut out = String::from("method,cost,low_ns,median_ns,high_ns\n");
+        for method in self.methods() {
+            for band in self.bands(method) {
+                let _ = writeln!(
+                    out,
+                    "{},{:.6},{},{},{}",
+                    method.name(),
+                    band.cost,
+                    number(band.low),
+                    number(band.median),
+                    number(band.high)
+                );
+            }
+        }
+        out
+    }
+
+    /// One line a method and turn.
+    pub fn turns_csv(&self) -> String {
+        let mut out = String::from("method,turn,judged,valid\n");
+        for method in self.methods() {
+            for rate in self.turns(method) {
+                let _ = writeln!(
+                    out,
+                    "{},{},{},{}",
+                    method.name(),
+                    rate.turn,
+                    rate.judged,
+                    rate.valid
                 );
             }
         }
@@ -128,12 +74,19 @@ impl Comparison {
 
     /// One line a method.
     pub fn summary_csv(&self) -> String {
-        let mut out =
-            String::from("method,seeds,judged,valid_share,median_best_ns,speedup,median_near\n");
+        let mut out = String::from(
+            "method,seeds,judged,valid_share,median_best_ns,speedup,median_near,median_to_one,\
+             mean_tokens,mean_dollars,mean_judge_seconds,ratio_to_first,ratio_low,ratio_high,p\n",
+        );
         for summary in self.summaries() {
+            let cost = &summary.mean_cost;
+            let against = |pick: fn(&Paired) -> f64| {
+                let against = summary.against_first.as_ref();
+                against.map_or(String::new(), |paired| format!("{:.5}", pick(paired)))
+            };
             let _ = writeln!(
                 out,
-                "{},{},{},{:.4},{},{},{}",
+                "{},{},{},{:.4},{},{},{},{},{},{},{:.3},{},{},{},{}",
                 summary.method.name(),
                 summary.seeds,
                 summary.judged,
@@ -143,15 +96,21 @@ impl Comparison {
                     .map_or(String::new(), |ratio| format!("{ratio:.4}")),
                 summary
                     .median_near
-                    .map_or(String::new(), |near| near.to_string())
+                    .map_or(String::new(), |near| near.to_string()),
+                summary
+                    .median_to_one
+                    .map_or(String::new(), |cost| cost.to_string()),
+                cost.tokens,
+                cost.dollars
+                    .map_or(String::new(), |dollars| format!("{:.6}", dollars.get())),
+                cost.judge_seconds,
+                against(|paired| paired.ratio),
+                against(|paired| paired.low),
+                against(|paired| paired.high),
+                against(|paired| paired.p),
             );
         }
         out
-    }
-
-    fn speedup(&self, time: Option<Nanos>) -> Option<f64> {
-        let (_, baseline) = self.baseline.as_ref()?;
-        Some(baseline.get() / time?.get())
     }
 }
 
@@ -159,13 +118,18 @@ impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} on {} ({}), at most {} kernels a series",
-            self.task, self.gpu, self.label, self.budget
+            "{} on {} ({}), each series at most {}",
+            self.task,
+            self.gpu,
+            self.label,
+            self.budget.words()
         )?;
         let over = self
             .baseline
             .as_ref()
             .map_or("speedup".to_owned(), |(name, _)| format!("× {name}"));
+        let methods = self.methods();
+        let first = methods.first().map_or("", |method| method.name());
         let mut table = comfy_table::Table::new();
         table.load_style(comfy_table::presets::NOTHING);
         let header = [
@@ -177,13 +141,19 @@ impl fmt::Display for Comparison {
             "best … worst",
             &over,
             "to 5 %",
+            "to 1×",
+            &format!("÷ {first}"),
+            "p",
         ];
         table.set_header(header);
-        for summary in self.summaries() {
+        let unit = self.budget.unit();
+        let summaries = self.summaries();
+        for summary in &summaries {
             let range = match (summary.best.first(), summary.best.last()) {
                 (Some(best), Some(worst)) => format!("{best} … {worst}"),
                 (Some(_), None) | (None, Some(_)) | (None, None) => "-".to_owned(),
             };
+            let against = summary.against_first.as_ref();
             table.add_row([
                 summary.method.name().to_owned(),
                 summary.seeds.to_string(),
@@ -198,6 +168,18 @@ impl fmt::Display for Comparison {
                 summary
                     .median_near
                     .map_or("never".to_owned(), |near| near.to_string()),
+                match (summary.median_to_one, &self.baseline) {
+                    (Some(cost), _) => unit.amount(cost),
+                    (None, Some(_)) => "never".to_owned(),
+                    (None, None) => "-".to_owned(),
+                },
+                against.map_or("-".to_owned(), |paired| {
+                    let Paired {
+                        ratio, low, high, ..
+                    } = paired;
+                    format!("{ratio:.3} [{low:.3}, {high:.3}]")
+                }),
+                against.map_or("-".to_owned(), |paired| p_words(paired.p)),
             ]);
         }
         for line in table.lines() {
@@ -205,14 +187,27 @@ impl fmt::Display for Comparison {
         }
         writeln!(
             f,
-            "“to 5 %”: kernels judged, in the median over seeds, until within 5 % of the best that any series found"
-        )
+            "Times are the winners', judged again after the search; medians over seeds. “to 5 %”: kernels judged until \
+             within 5 % of the best that any series found. “to 1×”: {} until as fast as what speedups are over. \
+             “÷ {first}”: how many times as fast as {first}, geometric mean over shared seeds with its 95 % interval; p: \
+             paired bootstrap, two-sided.",
+            unit.words()
+        )?;
+        let refuted: u32 = summaries.iter().map(|summary| summary.refuted).sum();
+        if refuted > 0 {
+            writeln!(f, "{refuted} better kernels did not pass the second look.")?;
+        }
+        Ok(())
     }
 }
 
-/// The median over `of` series, those without a value counting as worse than all others.
-fn median<T: Copy>(sorted: &[T], of: usize) -> Option<T> {
-    sorted.get(of.checked_sub(1)? / 2).copied()
+/// As papers print it.
+pub(crate) fn p_words(p: f64) -> String {
+    if p < 0.001 {
+        "< 0.001".to_owned()
+    } else {
+        format!("{p:.3}")
+    }
 }
 
 fn number(time: Option<Nanos>) -> String {

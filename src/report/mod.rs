@@ -11,6 +11,6 @@ pub mod suite;
 
 pub use baselines::baselines_table;
 pub use checks::by_size;
-pub use page::{PageError, RunReport};
+pub use page::{PageError, RunReport, bands_picture, comparison_page};
 pub use progress::{Format, Progress, Told, opening, told};
 pub use story::{Story, Winner, setting_line};

@@ -64,14 +64,14 @@ impl Axis {
             Scale::Linear
         };
         let (low, high) = match scale {
-            Scale::Log => (low / 1.15, high * 1.15),
+            Scale::Log => (low / 1.3, high * 1.15),
             Scale::Linear => {
                 let room = if high > low {
                     (high - low) * 0.08
                 } else {
                     high.abs().max(1.0) * 0.1
                 };
-                let floor = low - room;
+                let floor = low - 1.5 * room;
                 (if low >= 0.0 { floor.max(0.0) } else { floor }, high + room)
             }
         };

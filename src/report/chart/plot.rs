@@ -114,7 +114,10 @@ impl Plot {
             let (_, y) = place((self.x.low, rule.at));
             picture.line((frame.left, y), (frame.right, y), "rule");
             let label = cut(&rule.label, 48);
-            picture.text((frame.right, y - 4.0), Anchor::End, "muted", &label);
+            // beside the line, away from what lies between it and the middle
+            let low = self.y.share(rule.at) < 0.5;
+            let beside = if low { y + 12.0 } else { y - 4.0 };
+            picture.text((frame.right, beside), Anchor::End, "muted", &label);
         }
         for line in &self.lines {
             let points: Vec<_> = line.points.iter().map(|point| place(*point)).collect();

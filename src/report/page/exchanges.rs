@@ -1,12 +1,11 @@
 //! A model's exchanges as a page shows them: which of them led to what, and their texts, each once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use serde::Serialize;
 
 use crate::llm::{Exchange, Outcome, Speaker};
-use crate::search::{Expander, NodeId, Ticket};
-use crate::store::{Event, RunGraph, StoredRun};
+use crate::store::Event;
 use crate::units::Digest;
 
 /// Bytes of prompts and replies that go into a page whole; where there are more, each text is cut to
@@ -27,68 +26,29 @@ pub(super) struct ExchangeFacts {
     took_ms: u64,
 }
 
-/// Which exchanges belong to which answer: those about the node's source with the attempt's number. A node's
-/// attempts are numbered in the order of their tickets.
+/// Which exchanges stand behind which event. An exchange is named by its hash; where one request was sent
+/// more than once, its exchanges are handed out in the order recorded.
 pub(super) struct Asked {
-    by_ticket: HashMap<Ticket, Vec<usize>>,
+    places: HashMap<Digest, VecDeque<usize>>,
 }
 
 impl Asked {
-    pub(super) fn new(run: &StoredRun, graph: &RunGraph, exchanges: &[Exchange]) -> Self {
-        let mut by_source: HashMap<(Digest, u32), Vec<usize>> = HashMap::new();
+    pub(super) fn new(exchanges: &[Exchange]) -> Self {
+        let mut places: HashMap<Digest, VecDeque<usize>> = HashMap::new();
         for (nth, exchange) in exchanges.iter().enumerate() {
-            if let Some(about) = exchange.about {
-                let key = (about, exchange.request.sample);
-                by_source.entry(key).or_default().push(nth);
-            }
+            places.entry(exchange.hash).or_default().push_back(nth);
         }
-        let mut tickets: HashMap<NodeId, Vec<Ticket>> = HashMap::new();
-        for line in &run.lines {
-            match &line.event {
-                Event::Expanded {
-                    ticket,
-                    node,
-                    by: Expander::Model,
-                    ..
-                }
-                | Event::ExpandFailed {
-                    ticket,
-                    node,
-                    by: Expander::Model,
-                    ..
-                }
-                | Event::Unavailable {
-                    ticket,
-                    node,
-                    by: Expander::Model,
-                    ..
-                } => tickets.entry(*node).or_default().push(*ticket),
-                Event::Expanded { .. }
-                | Event::ExpandFailed { .. }
-                | Event::Unavailable { .. }
-                | Event::Evaluated { .. }
-                | Event::Confirmed { .. }
-                | Event::Finished { .. } => {}
-            }
-        }
-        let mut by_ticket = HashMap::new();
-        for (node, mut tickets) in tickets {
-            tickets.sort_unstable();
-            let Some(source) = graph.node(node) else {
-                continue;
-            };
-            for (attempt, ticket) in (0..).zip(tickets) {
-                if let Some(found) = by_source.get(&(source.digest, attempt)) {
-                    by_ticket.insert(ticket, found.clone());
-                }
-            }
-        }
-        Self { by_ticket }
+        Self { places }
     }
 
-    /// The exchanges behind an answer, by their place in the recording.
-    pub(super) fn about(&self, ticket: Ticket) -> Vec<usize> {
-        self.by_ticket.get(&ticket).cloned().unwrap_or_default()
+    /// The exchanges behind an event, by their place in the recording.
+    pub(super) fn behind(&mut self, event: &Event) -> Vec<usize> {
+        let hashes = event.asked().map(|asked| &*asked.exchanges);
+        hashes
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|hash| self.places.get_mut(hash)?.pop_front())
+            .collect()
     }
 }
 

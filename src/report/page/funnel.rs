@@ -47,6 +47,7 @@ pub(super) fn funnel(run: &StoredRun) -> Vec<Step> {
         }
         Event::ExpandFailed { .. } => Some((Reached::Proposed, "no usable proposal")),
         Event::Expanded { .. }
+        | Event::Away { .. }
         | Event::Unavailable { .. }
         | Event::Confirmed { .. }
         | Event::Finished { .. } => None,

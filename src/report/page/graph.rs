@@ -141,7 +141,7 @@ impl Graph {
         winner: Option<(NodeId, &str)>,
     ) -> Self {
         let baseline = run.config.baseline.as_ref().map(|one| one.time);
-        let asked = Asked::new(run, graph, exchanges);
+        let mut asked = Asked::new(exchanges);
         let mut counts: HashMap<NodeId, Counts> = HashMap::new();
         let mut made_by: HashMap<NodeId, Vec<usize>> = HashMap::new();
         let mut kernels: Vec<KernelFacts> = Vec::new();
@@ -192,10 +192,8 @@ impl Graph {
                         took_ms: *took_ms,
                     });
                 }
-                Event::Expanded {
-                    ticket, children, ..
-                } => {
-                    let exchanges = asked.about(*ticket);
+                Event::Expanded { children, .. } => {
+                    let exchanges = asked.behind(&line.event);
                     for child in children {
                         if let crate::search::Grown::New { node } = child.grown {
                             made_by.insert(node, exchanges.clone());
@@ -203,21 +201,18 @@ impl Graph {
                     }
                 }
                 Event::ExpandFailed {
-                    ticket,
-                    node,
-                    by,
-                    message,
+                    node, by, message, ..
+                }
+                | Event::Away {
+                    node, by, message, ..
                 }
                 | Event::Unavailable {
-                    ticket,
-                    node,
-                    by,
-                    message,
+                    node, by, message, ..
                 } => failures.push(Failure {
                     node: *node,
                     by: *by,
                     message: message.clone(),
-                    exchanges: asked.about(*ticket),
+                    exchanges: asked.behind(&line.event),
                 }),
                 Event::Confirmed { .. } | Event::Finished { .. } => {}
             }

@@ -2,6 +2,7 @@
 //! a tool wrote reaches the page as text, never as markup. Reads a stored run; judges nothing.
 
 mod charts;
+mod comparison;
 mod diff;
 mod exchanges;
 mod funnel;
@@ -11,13 +12,15 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior, context};
 use serde::Serialize;
 
+pub use comparison::{bands_picture, comparison_page};
+
 use self::charts::Profiled;
 use self::graph::Graph;
 use super::chart::{Picture, palette_css};
 use super::story::{Ranked, Story, setting_line};
 use super::{baselines_table, by_size};
 use crate::device::Gpu;
-use crate::llm::{Exchange, Outcome};
+use crate::llm::{Exchange, Spent};
 use crate::store::{RunGraph, StoreError, StoredRun};
 use crate::units::Digest;
 
@@ -26,9 +29,10 @@ const TOP: usize = 20;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
-const TEMPLATES: [(&str, &str); 2] = [
+const TEMPLATES: [(&str, &str); 3] = [
     ("frame.html", include_str!("frame.html")),
     ("run.html", include_str!("run.html")),
+    ("comparison.html", include_str!("comparison.html")),
 ];
 
 /// A page cannot be made.
@@ -196,33 +200,31 @@ impl<'a> RunReport<'a> {
             ),
             ("kernels judged", self.story.evaluations.to_string()),
         ];
-        if self.run.config.model.is_some() {
-            let mut failed = 0;
-            let mut usage = crate::llm::Usage::default();
-            for exchange in self.exchanges {
-                match &exchange.outcome {
-                    Outcome::Reply(reply) => {
-                        usage.input = usage.input.saturating_add(reply.usage.input);
-                        usage.cached = usage.cached.saturating_add(reply.usage.cached);
-                        usage.output = usage.output.saturating_add(reply.usage.output);
-                    }
-                    Outcome::Error(_) => failed += 1,
-                }
-            }
-            cost.push((
-                "model calls",
-                format!("{}, {failed} of them failed", self.exchanges.len()),
-            ));
-            cost.push((
-                "tokens, as the server counts",
-                format!(
-                    "{} in ({} cached), {} out",
-                    usage.input, usage.cached, usage.output
-                ),
-            ));
-        } else {
-            cost.push(("model calls", "none: no model was named".to_owned()));
+        let mut spent = Spent::default();
+        for asked in self.run.lines.iter().filter_map(|line| line.event.asked()) {
+            spent.add(&asked.spent);
         }
+        if spent.calls == 0 {
+            cost.push(("model calls", "none".to_owned()));
+            return cost;
+        }
+        let usage = &spent.usage;
+        cost.push((
+            "model calls",
+            format!("{}, {} of them failed", spent.calls, spent.failed),
+        ));
+        cost.push((
+            "tokens",
+            format!(
+                "{} charged; billed {} in ({} cached) and {} out",
+                spent.tokens, usage.input, usage.cached, usage.output
+            ),
+        ));
+        let dollars = match spent.dollars {
+            Some(dollars) => dollars.to_string(),
+            None => "no price known".to_owned(),
+        };
+        cost.push(("dollars", dollars));
         cost
     }
 

@@ -8,7 +8,7 @@ const tree = document.getElementById("tree");
 const detail = document.getElementById("detail");
 const find = document.getElementById("find");
 const withKernels = document.getElementById("kernels");
-const ROW = 22, COLUMN = 230, GLYPH = 6;
+const ROW = 22, COLUMN = 250, GLYPH = 6;
 const LOOKS = {
   best: "winner", good: "valid", wrong: "wrong or racy", crashed: "faulted or hung",
   refused: "not assembled or over limits", voided: "voided by the audit", empty: "nothing judged",
@@ -37,12 +37,13 @@ for (const failure of facts.failures) {
   item("failure", failure, byNode.get(failure.node) || root, "no usable proposal", "empty", "");
 }
 for (const kernel of facts.kernels) {
-  const made = item("kernel", kernel, byNode.get(kernel.node) || root, kernel.label, kernel.look, kernel.time || "");
+  const made = item("kernel", kernel, byNode.get(kernel.node) || root, "#" + kernel.number + " " + kernel.label, kernel.look, kernel.time || "");
   made.way = kernel.look === "best";
 }
-withKernels.checked = items.length <= 400;
+withKernels.checked = items.length <= 80;
 
-// --- layout: leaves in rows of their own, parents between their children ---
+// --- layout: leaves in rows of their own, a source between the sources that grew from it or beside its first
+// kernel ---
 
 let shown = [];    // in the order of a walk: what the arrow keys go through
 let height = 0;
@@ -63,7 +64,9 @@ function layOut() {
   }
   for (let nth = shown.length - 1; nth >= 0; nth--) {
     const inside = shown[nth].inside;
-    if (inside.length) shown[nth].y = (inside[0].y + inside[inside.length - 1].y) / 2;
+    if (!inside.length) continue;
+    const grown = inside.filter(one => one.kind !== "kernel");
+    shown[nth].y = grown.length ? (grown[0].y + grown[grown.length - 1].y) / 2 : inside[0].y;
   }
   height = row * ROW;
 }
@@ -141,10 +144,10 @@ function paint() {
       if (!parent || one.way !== way) continue;
       if (Math.max(one.y, parent.y) < top || Math.min(one.y, parent.y) > bottom) continue;
       if (one.x < left || parent.x > right) continue;
-      const from = parent.x + GLYPH, middle = one.x - COLUMN * 0.2;
+      const from = view.scale < 0.5 ? parent.x + GLYPH : one.x - 44, to = one.x - GLYPH - 3;
       pen.moveTo(from, parent.y);
-      if (view.scale < 0.3) pen.lineTo(one.x - GLYPH, one.y);
-      else pen.bezierCurveTo(middle, parent.y, one.x - COLUMN * 0.25, one.y, one.x - GLYPH, one.y);
+      if (one.y === parent.y || view.scale < 0.5) pen.lineTo(to, one.y);
+      else pen.bezierCurveTo(from + 22, parent.y, from + 14, one.y, to, one.y);
     }
     pen.strokeStyle = way ? colours.best : colours.grid;
     pen.lineWidth = (way ? 2.5 : 1.2) / Math.min(1, Math.max(view.scale, 0.4));
@@ -157,23 +160,23 @@ function paint() {
     if (!seen(one)) continue;
     if (one === selected) {
       pen.fillStyle = colours.grid;
-      pen.fillRect(one.x - 11, one.y - 10, COLUMN - 12, 20);
+      pen.fillRect(one.x - 11, one.y - 10, COLUMN - 36, 20);
       pen.strokeStyle = colours.series2; pen.lineWidth = 2;
-      pen.strokeRect(one.x - 11, one.y - 10, COLUMN - 12, 20);
+      pen.strokeRect(one.x - 11, one.y - 10, COLUMN - 36, 20);
     }
     glyph(pen, one.look, one.x, one.y, view.scale < 0.5 ? GLYPH * 0.5 / Math.max(view.scale, 0.12) : GLYPH);
     if (!words) continue;
     pen.textAlign = "left";
     pen.fillStyle = one.kind === "kernel" ? colours.muted : colours.ink;
     const closed = one.expandable && !one.open;
-    const room = one.time ? 20 : 30;
+    const room = one.time ? 20 : 29;
     let label = (closed ? "▸ " : "") + one.label;
-    if (label.length > room) label = label.slice(0, room - 1) + "…";
+    if (label.length > room) label = label.slice(0, room - 1).trimEnd() + "…";
     pen.fillText(label, one.x + 11, one.y);
     if (one.time) {
       pen.textAlign = "right";
       pen.fillStyle = colours.muted;
-      pen.fillText(one.time, one.x + COLUMN - 28, one.y);
+      pen.fillText(one.time, one.x + COLUMN - 50, one.y);
     }
   }
 }
@@ -205,7 +208,7 @@ function reveal(one) {
 
 function says(one) {
   const parts = [one.label];
-  if (one.kind === "kernel") parts.unshift("kernel " + one.of.number), parts.push(one.of.stage);
+  if (one.kind === "kernel") parts.push(one.of.stage);
   else if (one.kind === "source") parts.push(LOOKS[one.look], one.of.judged + " judged");
   if (one.time) parts.push(one.time);
   return parts.join(", ");
