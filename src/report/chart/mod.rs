@@ -12,5 +12,5 @@ pub use axis::{Axis, Format, Scale};
 pub use bars::{Bar, bars};
 pub use plot::{Line, Mark, Plot, Rule, Stroke};
 pub use png::{PngError, png};
-pub use svg::{Picture, palette_css};
+pub use svg::{Picture, palette_css, side_by_side};
 pub use tree::{TreePicture, Twig};

@@ -210,6 +210,37 @@ impl Picture {
     }
 }
 
+/// Pictures in rows of `columns`, as one.
+pub fn side_by_side(
+    title: &str,
+    description: &str,
+    pictures: &[Picture],
+    columns: usize,
+) -> Picture {
+    const GAP: f64 = 16.0;
+    let wide = pictures.iter().map(|one| one.width).fold(0.0, f64::max) + GAP;
+    let columns = columns.clamp(1, pictures.len().max(1));
+    let mut body = String::new();
+    let mut y = 0.0;
+    for row in pictures.chunks(columns) {
+        for (nth, picture) in row.iter().enumerate() {
+            let x = wide * nth as f64;
+            let _ = write!(
+                body,
+                "<g transform=\"translate({} {})\">{}</g>",
+                short(x),
+                short(y),
+                picture.body
+            );
+        }
+        y += row.iter().map(|one| one.height).fold(0.0, f64::max) + GAP;
+    }
+    Picture {
+        body,
+        ..Picture::new(wide * columns as f64, y, title, description)
+    }
+}
+
 fn path(points: &[(f64, f64)]) -> String {
     let mut out = String::new();
     for (nth, (x, y)) in points.iter().enumerate() {
