@@ -162,6 +162,7 @@ fn exchange() -> Exchange {
             max_output_tokens: None,
             temperature: None,
             sample: 0,
+            schema: None,
         },
         outcome: Outcome::Reply(ChatReply {
             text: format!("reply {HOSTILE}"),
