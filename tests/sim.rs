@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+#[path = "sim/attention.rs"]
+mod attention;
 #[path = "sim/counts.rs"]
 mod counts;
 #[path = "sim/estimates.rs"]

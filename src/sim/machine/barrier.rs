@@ -13,6 +13,9 @@ const COUNT: usize = 16;
 struct Meeting {
     /// Lanes of each warp that have arrived.
     arrived: Vec<u32>,
+    /// Arrivals in threads; a whole warp counts 32, whatever lanes it lacks, and counts again when it arrives
+    /// again.
+    present: u32,
     /// Threads wanted; absent: all of the block that live.
     threads: Option<u32>,
     known: Knowledge,
@@ -80,13 +83,21 @@ impl Block {
         let warps = self.barriers.warps;
         let meeting = self.barriers.meetings[id as usize].get_or_insert_with(|| Meeting {
             arrived: vec![0; warps],
+            present: 0,
             threads,
             known: self.knowledge[warp].clone(),
             held: 0,
             counted: 0,
             pc,
         });
+        let whole = |arrived: u32| arrived & live == live;
+        let before = meeting.arrived[warp];
+        let again = before & exec != 0;
         meeting.arrived[warp] |= exec;
+        meeting.present += exec.count_ones();
+        if whole(before | exec) && (again || !whole(before)) {
+            meeting.present += (!live).count_ones();
+        }
         meeting.held += held;
         meeting.counted += exec.count_ones();
         meeting.pc = pc;
@@ -110,17 +121,7 @@ impl Block {
         let complete = match &self.barriers.meetings[id] {
             None => return,
             Some(meeting) => match meeting.threads {
-                Some(wanted) => {
-                    // Lanes that do not exist or have exited count with their warp.
-                    let present: u32 = meeting
-                        .arrived
-                        .iter()
-                        .zip(&self.warps)
-                        .filter(|(arrived, _)| **arrived != 0)
-                        .map(|(arrived, warp)| (arrived | !warp.live).count_ones())
-                        .sum();
-                    present >= wanted
-                }
+                Some(wanted) => meeting.present >= wanted,
                 None => meeting
                     .arrived
                     .iter()
