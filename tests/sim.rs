@@ -18,5 +18,7 @@ mod hopper;
 mod instructions;
 #[path = "sim/kernels.rs"]
 mod kernels;
+#[path = "sim/planted.rs"]
+mod planted;
 #[path = "sim/tensor.rs"]
 mod tensor;

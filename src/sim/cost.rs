@@ -402,7 +402,8 @@ pub fn floor(work: &Work<'_>, limits: &Limits) -> f64 {
     let arithmetic = flops.fp32 / peak(limits.fp32_lanes)
         + flops.fp64 / peak(limits.fp64_lanes)
         + (flops.tensor_bf16 + flops.tensor_fp16) / peak(limits.tensor_flops / 2.0)
-        + flops.tensor_fp8 / peak(limits.tensor_flops);
+        + (flops.tensor_fp8 + flops.tensor_int8) / peak(limits.tensor_flops)
+        + flops.tensor_tf32 / peak(limits.tensor_flops / 4.0);
     let bytes: f64 = work
         .touched
         .iter()

@@ -1,9 +1,7 @@
 //! What a launch did, instruction by instruction. Facts only; the cost model draws the conclusions.
 
 use super::float::Format;
-use super::op::{
-    Alu, AsyncOp, AtomOp, AtomType, FloatOp, FloatUnary, Mma, Op, Operands, Pc, Program,
-};
+use super::op::{Alu, AsyncOp, AtomOp, AtomType, FloatOp, FloatUnary, Op, Operands, Pc, Program};
 
 /// Counters of one instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -70,6 +68,10 @@ pub struct FlopCounts {
     pub tensor_fp16: f64,
     /// e4m3 and e5m2 on tensor cores.
     pub tensor_fp8: f64,
+    /// tf32 on tensor cores.
+    pub tensor_tf32: f64,
+    /// 8-bit integers on tensor cores.
+    pub tensor_int8: f64,
 }
 
 impl FlopCounts {
@@ -82,6 +84,8 @@ impl FlopCounts {
             ("tensor bf16", self.tensor_bf16),
             ("tensor fp16", self.tensor_fp16),
             ("tensor fp8", self.tensor_fp8),
+            ("tensor tf32", self.tensor_tf32),
+            ("tensor int8", self.tensor_int8),
         ]
         .into_iter()
         .filter(|(_, work)| *work > 0.0)
@@ -95,6 +99,8 @@ impl FlopCounts {
         self.tensor_bf16 += scale * other.tensor_bf16;
         self.tensor_fp16 += scale * other.tensor_fp16;
         self.tensor_fp8 += scale * other.tensor_fp8;
+        self.tensor_tf32 += scale * other.tensor_tf32;
+        self.tensor_int8 += scale * other.tensor_int8;
     }
 }
 
@@ -136,22 +142,22 @@ impl Counts {
     pub fn flops(&self, program: &Program) -> FlopCounts {
         let mut out = FlopCounts::default();
         for (counts, instr) in self.by_pc.iter().zip(&program.code) {
-            if let Op::Mma { product, .. } = &instr.op {
-                let work = counts.warps as f64 * Mma::FLOPS;
-                match product.format {
-                    Format::F16 => out.tensor_fp16 += work,
-                    Format::Bf16 | Format::F32 | Format::F64 => out.tensor_bf16 += work,
-                }
-                continue;
-            }
-            if let Op::Async(op) = &instr.op
-                && let AsyncOp::Product(product) = op.as_ref()
-            {
-                let work = counts.warps as f64 * product.flops();
-                match product.a_type {
+            let product = match &instr.op {
+                Op::Mma { product, .. } => Some((product.a_type, product.flops())),
+                Op::Async(op) => match op.as_ref() {
+                    AsyncOp::Product(product) => Some((product.a_type, product.flops())),
+                    _ => None,
+                },
+                _ => None,
+            };
+            if let Some((ty, flops)) = product {
+                let work = counts.warps as f64 * flops;
+                match ty {
                     Operands::F16 => out.tensor_fp16 += work,
                     Operands::Bf16 => out.tensor_bf16 += work,
                     Operands::E4m3 | Operands::E5m2 => out.tensor_fp8 += work,
+                    Operands::Tf32 => out.tensor_tf32 += work,
+                    Operands::S8 | Operands::U8 => out.tensor_int8 += work,
                 }
                 continue;
             }
@@ -260,6 +266,9 @@ pub(crate) fn flops_of(op: &Op) -> Option<(Format, f64)> {
         | Alu::Unpack { .. }
         | Alu::Convert { .. }
         | Alu::ConvertPacked { .. }
+        | Alu::ToSmall { .. }
+        | Alu::FromSmall { .. }
+        | Alu::ToTf32 { .. }
         | Alu::Cvta { .. }
         | Alu::Isspacep { .. } => None,
     }

@@ -199,7 +199,12 @@ fn cost(op: &Op) -> Mix {
             (1.0, Some(Pipe::Special), 0.5)
         }
         Op::Redux { .. } => (1.0, Some(Pipe::Special), 1.0),
-        Op::Mma { .. } => (1.0, Some(Pipe::Tensor), 1.0),
+        Op::Mma { product, .. } => {
+            // Rates go by bytes, not by elements.
+            let bytes = product.a_type.bytes() as f64 / 2.0;
+            let share = product.flops() / Mma::FLOPS * bytes;
+            (1.0, Some(Pipe::Tensor), share)
+        }
         Op::Activemask { .. } | Op::ReadClock { .. } => (1.0, None, 0.0),
         Op::Branch { .. } | Op::Exit | Op::Return => (1.0, None, 0.0),
         Op::BranchIndexed { .. } | Op::Call(_) => (4.0, None, 0.0),
@@ -209,7 +214,8 @@ fn cost(op: &Op) -> Mix {
         Op::MoveMatrix(_) => (1.0, None, 0.0),
         Op::Async(op) => match op.as_ref() {
             AsyncOp::Product(product) => {
-                let share = product.flops() / Mma::FLOPS * MMA_SHARE;
+                let bytes = product.a_type.bytes() as f64 / 2.0;
+                let share = product.flops() / Mma::FLOPS * bytes * MMA_SHARE;
                 (1.0, Some(Pipe::Tensor), share)
             }
             AsyncOp::Mbarrier(_)
@@ -311,7 +317,11 @@ fn arithmetic(alu: &Alu) -> (f64, Option<Pipe>, f64) {
         | Alu::Pack { .. }
         | Alu::Unpack { .. }
         | Alu::Cvta { .. } => (0.0, None, 0.0),
-        Alu::Convert { .. } | Alu::ConvertPacked { .. } => (1.0, Some(Pipe::Special), 1.0),
+        Alu::Convert { .. }
+        | Alu::ConvertPacked { .. }
+        | Alu::ToSmall { .. }
+        | Alu::FromSmall { .. }
+        | Alu::ToTf32 { .. } => (1.0, Some(Pipe::Special), 1.0),
         Alu::Isspacep { .. } => int(1.0),
     }
 }

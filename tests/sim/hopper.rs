@@ -244,6 +244,10 @@ const LAB: &[Gemm] = lab! {
     "gemm_cluster_a": 229_440, [64, 256, 64], 2, false;
 };
 
+pub fn lab(name: &str) -> &'static Gemm {
+    LAB.iter().find(|gemm| gemm.name == name).unwrap()
+}
+
 #[test]
 fn products_by_warpgroups_are_right_and_nothing_is_found() {
     // More rounds of the ring than it has stages, two tiles a block, a ragged edge.

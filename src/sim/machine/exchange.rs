@@ -1,10 +1,6 @@
-//! Warp-wide exchanges: shuffles, votes, matches and reductions over the lanes that take part, and products of
-//! small matrices that a warp's lanes hold together.
+//! Warp-wide exchanges: shuffles, votes, matches and reductions over the lanes that take part.
 
-use half::{bf16, f16};
-
-use super::super::float::Format;
-use super::super::op::{Mma, ReduxOp, ShflMode, Slot, VoteMode};
+use super::super::op::{ReduxOp, ShflMode, Slot, VoteMode};
 use super::regs::{FULL, LANES, Regs};
 
 /// `shfl`: each lane reads another one's value; out of its segment it keeps its own.
@@ -109,41 +105,4 @@ pub(super) fn redux(regs: &mut Regs<'_>, mask: u32, op: ReduxOp, signed: bool, d
         })
         .unwrap_or(0);
     regs.set_n(mask, dst, &[result; LANES]);
-}
-
-/// `mma` m16n8k16. Lane 4g + t holds, two elements a register, of A rows g and g + 8 at columns 2t and 2t + 8,
-/// of B column g at the same rows, of C and D rows g and g + 8 at column 2t. Products are summed in float64 and
-/// rounded once: tensor cores keep fewer bits, in an order of their own.
-pub(super) fn mma(regs: &mut Regs<'_>, mask: u32, op: &Mma) {
-    let value = |word: u32, half: usize| {
-        let bits = (word >> (16 * half)) as u16;
-        match op.format {
-            Format::F16 => f16::from_bits(bits).to_f64(),
-            Format::Bf16 | Format::F32 | Format::F64 => bf16::from_bits(bits).to_f64(),
-        }
-    };
-    let (a, b) = (op.a.map(|slot| regs.n(slot)), op.b.map(|slot| regs.n(slot)));
-    let (mut by_rows, mut by_columns) = ([[0.0; 16]; 16], [[0.0; 16]; 8]);
-    for lane in 0..LANES {
-        let (group, first) = (lane / 4, 2 * (lane % 4));
-        for half in 0..2 {
-            for (part, word) in a.iter().enumerate() {
-                let (row, k) = (group + 8 * (part % 2), first + 8 * (part / 2) + half);
-                by_rows[row][k] = value(word[lane], half);
-            }
-            for (part, word) in b.iter().enumerate() {
-                by_columns[group][first + 8 * part + half] = value(word[lane], half);
-            }
-        }
-    }
-    let c = op.c.map(|slot| regs.n(slot));
-    for (part, (slot, c)) in op.d.iter().zip(&c).enumerate() {
-        let out = std::array::from_fn(|lane| {
-            let row = &by_rows[lane / 4 + 8 * (part / 2)];
-            let column = &by_columns[2 * (lane % 4) + part % 2];
-            let sum: f64 = row.iter().zip(column).map(|(a, b)| a * b).sum();
-            ((f64::from(f32::from_bits(c[lane])) + sum) as f32).to_bits()
-        });
-        regs.set_n(mask, *slot, &out);
-    }
 }

@@ -11,6 +11,7 @@ mod block;
 mod cache;
 mod cluster;
 mod exchange;
+mod matrix;
 pub(crate) mod regs;
 mod run;
 mod warp;

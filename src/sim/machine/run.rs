@@ -7,7 +7,7 @@ use super::asynchronous::{Step, report_disturbed};
 use super::exchange::{self, Shfl};
 use super::regs::{LANES, Wide};
 use super::warp::{Caller, Fragment, Frame, State};
-use super::{Block, Env, POLLS, Stop, alu};
+use super::{Block, Env, POLLS, Stop, alu, matrix};
 
 /// Calls may nest this deep.
 const MOST_CALLS: usize = 64;
@@ -47,6 +47,9 @@ impl Block {
             let before = left;
             self.run_fragment(env, warp, fragment, stop, &mut left)?;
             moved |= left != before;
+            if !env.mail.is_empty() {
+                return Ok(moved);
+            }
         }
     }
 
@@ -292,7 +295,8 @@ impl Block {
                 }
                 match self.asynchronous(env, at, index, op)? {
                     Step::Waits => Ok(Course::Changed),
-                    Step::Next if !parted => Ok(Course::Next),
+                    // What was left to the cluster is done before anything else.
+                    Step::Next if !parted && env.mail.is_empty() => Ok(Course::Next),
                     Step::Yields if !parted && env.polls < POLLS => Ok(Course::Next),
                     Step::Next | Step::Yields => {
                         self.warps[warp].fragments[index].pc = at.pc + 1;
@@ -373,7 +377,7 @@ impl Block {
             &Op::Redux {
                 op, signed, dst, a, ..
             } => exchange::redux(&mut regs, exec, op, signed, dst, a),
-            Op::Mma { product, .. } => exchange::mma(&mut regs, exec, product),
+            Op::Mma { product, .. } => matrix::mma(&mut regs, exec, product),
             &Op::Elect {
                 leader, elected, ..
             } => {
@@ -488,6 +492,9 @@ impl Block {
         exec: u32,
     ) -> Course {
         self.warps[warp].live &= !exec;
+        if self.warps[warp].live == 0 {
+            self.abandons(env, warp, pc);
+        }
         let rest = mask & !exec;
         if rest == 0 {
             self.warps[warp].fragments.swap_remove(index);

@@ -1,7 +1,7 @@
 //! Work within a thread's registers.
 
 use super::{Pred, Reg, Slot, Space};
-use crate::sim::float::{Format, Rounding};
+use crate::sim::float::{Format, Rounding, Small};
 
 /// Work within a thread's registers.
 #[derive(Clone, Debug, PartialEq)]
@@ -299,6 +299,28 @@ pub(crate) enum Alu {
         dst: Slot,
         a: Slot,
         b: Slot,
+    },
+    /// Two floats to two 8-bit ones; `a` is the upper byte. From f16x2, `a` holds both.
+    ToSmall {
+        small: Small,
+        packed: bool,
+        relu: bool,
+        dst: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    /// Two 8-bit floats to two f16.
+    FromSmall {
+        small: Small,
+        relu: bool,
+        dst: Slot,
+        a: Slot,
+    },
+    ToTf32 {
+        rounding: Rounding,
+        relu: bool,
+        dst: Slot,
+        a: Slot,
     },
     /// Generic ↔ space addresses: adds (or removes) the space's window.
     Cvta {

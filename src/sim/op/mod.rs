@@ -20,7 +20,7 @@ pub(crate) use control::{Barrier, BarrierKind, Call, Passed};
 pub(crate) use memory::{Access, Address, Atom, AtomOp, AtomType, Base, Space};
 pub(crate) use program::{Depends, FrameLayout, Init, Instr, ModuleVariable, Special};
 pub use program::{ParamInfo, Program};
-pub(crate) use warp::{MatrixMove, Mma, Operands, ReduxOp, ShflMode, VoteMode};
+pub(crate) use warp::{MatrixMove, Mma, Operands, ReduxOp, ShflMode, Sums, VoteMode};
 
 /// An index into one of a frame's three register files (32-bit, 64-bit, predicate): which one, the
 /// operation's width says.

@@ -1,7 +1,7 @@
 //! Exchanges between a warp's lanes, and products of matrices that they hold together.
 
 use super::{SharedPlace, Slot};
-use crate::sim::float::{self, Format};
+use crate::sim::float;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShflMode {
@@ -29,24 +29,46 @@ pub(crate) enum ReduxOp {
     Xor,
 }
 
-/// `mma.sync` m16n8k16: a warp's product of 16-bit matrices, added to one of f32.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// `mma.sync` of 16 rows and 8 columns.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mma {
-    /// Of A and B.
-    pub format: Format,
-    /// 16 × 8, two elements of f32 in each row pair.
-    pub d: [Slot; 4],
-    /// 16 × 16 by rows, two elements a register.
-    pub a: [Slot; 4],
-    /// 16 × 8 by columns, two elements a register.
-    pub b: [Slot; 2],
+    pub a_type: Operands,
+    pub b_type: Operands,
+    pub c_type: Sums,
+    pub d_type: Sums,
+    /// Integer sums clamp instead of wrapping.
+    pub saturates: bool,
+    /// 16 × 8, two elements in each row pair.
+    pub d: Vec<Slot>,
+    /// 16 × depth by rows.
+    pub a: Vec<Slot>,
+    /// Depth × 8 by columns.
+    pub b: Vec<Slot>,
     /// Like `d`.
-    pub c: [Slot; 4],
+    pub c: Vec<Slot>,
 }
 
 impl Mma {
-    /// Multiplications and additions of one execution by a warp.
+    /// Multiplications and additions of one execution by a warp of m16n8k16.
     pub(crate) const FLOPS: f64 = 2.0 * 16.0 * 8.0 * 16.0;
+
+    pub(crate) fn depth(&self) -> usize {
+        self.b.len() * 16 / self.b_type.bytes()
+    }
+
+    /// Multiplications and additions of one execution by a warp.
+    pub(crate) fn flops(&self) -> f64 {
+        2.0 * 16.0 * 8.0 * self.depth() as f64
+    }
+}
+
+/// Element type of a product's sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sums {
+    F32,
+    /// Two a register.
+    F16,
+    S32,
 }
 
 /// Element type of a matrix operand of a product.
@@ -56,13 +78,17 @@ pub(crate) enum Operands {
     Bf16,
     E4m3,
     E5m2,
+    Tf32,
+    S8,
+    U8,
 }
 
 impl Operands {
     pub(crate) fn bytes(self) -> usize {
         match self {
             Self::F16 | Self::Bf16 => 2,
-            Self::E4m3 | Self::E5m2 => 1,
+            Self::E4m3 | Self::E5m2 | Self::S8 | Self::U8 => 1,
+            Self::Tf32 => 4,
         }
     }
 
@@ -73,6 +99,10 @@ impl Operands {
             Self::Bf16 => f32::from_bits(bits << 16),
             Self::E4m3 => float::e4m3_value(bits as u8),
             Self::E5m2 => float::e5m2_value(bits as u8),
+            // The lower bits of the register are not looked at.
+            Self::Tf32 => f32::from_bits(bits & 0xffff_e000),
+            Self::S8 => f32::from(bits as i8),
+            Self::U8 => f32::from(bits as u8),
         }
     }
 }

@@ -6,6 +6,7 @@ use super::super::{Body, Decoder};
 use super::Decoded;
 use super::parts::Parts;
 use crate::ptx::ir::Operand;
+use crate::sim::float::Small;
 use crate::sim::op::{Alu, Clock, Cvt, CvtType, Op, Piece};
 
 impl Decoder<'_> {
@@ -90,6 +91,9 @@ impl Decoder<'_> {
     }
 
     pub(super) fn cvt(&mut self, body: &mut Body, p: Parts) -> Decoded {
+        if let Some(op) = self.cvt_small(body, p)? {
+            return Ok(op);
+        }
         let types: Vec<Ty> = p.types().collect();
         let &[to, from] = types.as_slice() else {
             return Err(p.unknown());
@@ -129,6 +133,61 @@ impl Decoder<'_> {
         let dst = self.dst_any(body, p.operand(0)?, to)?;
         let a = self.src_any(body, p.operand(1)?, from)?;
         Ok(Op::Alu(Alu::Convert { cvt, dst, a }))
+    }
+
+    /// Conversions to and from 8-bit floats, and to tf32.
+    fn cvt_small(&mut self, body: &mut Body, p: Parts) -> Result<Option<Op>, String> {
+        let small = |modifier: &str| match modifier {
+            "e4m3x2" => Some(Small::E4m3),
+            "e5m2x2" => Some(Small::E5m2),
+            _ => None,
+        };
+        let [.., to, from] = p.instruction.modifiers.as_slice() else {
+            return Ok(None);
+        };
+        let relu = p.has("relu");
+        let alu = match (to.as_str(), from.as_str()) {
+            (to, from @ ("f32" | "f16x2")) if small(to).is_some() && p.has("satfinite") => {
+                let Some(small) = small(to) else {
+                    return Err(p.unknown());
+                };
+                let dst = self.dst(body, p.operand(0)?, Ty::B32)?;
+                let a = self.src(body, p.operand(1)?, Ty::B32)?;
+                let packed = from == "f16x2";
+                let b = if packed {
+                    a
+                } else {
+                    self.src(body, p.operand(2)?, Ty::B32)?
+                };
+                Alu::ToSmall {
+                    small,
+                    packed,
+                    relu,
+                    dst,
+                    a,
+                    b,
+                }
+            }
+            ("f16x2", from) if small(from).is_some() => {
+                let Some(small) = small(from) else {
+                    return Err(p.unknown());
+                };
+                Alu::FromSmall {
+                    small,
+                    relu,
+                    dst: self.dst(body, p.operand(0)?, Ty::B32)?,
+                    a: self.src(body, p.operand(1)?, Ty::B32)?,
+                }
+            }
+            ("tf32", "f32") if !p.has("satfinite") => Alu::ToTf32 {
+                rounding: p.rounding().ok_or_else(|| p.unknown())?,
+                relu,
+                dst: self.dst(body, p.operand(0)?, Ty::B32)?,
+                a: self.src(body, p.operand(1)?, Ty::B32)?,
+            },
+            _ => return Ok(None),
+        };
+        Ok(Some(Op::Alu(alu)))
     }
 
     pub(super) fn cvta(&mut self, body: &mut Body, p: Parts) -> Decoded {

@@ -5,7 +5,7 @@ use super::super::{Body, Decoder};
 use super::Decoded;
 use super::parts::Parts;
 use crate::ptx::ir::{Immediate, Operand};
-use crate::sim::op::{AsyncOp, MatrixMove, Op, Operands, Product, Side, Slot};
+use crate::sim::op::{AsyncOp, MatrixMove, Mma, Op, Operands, Product, Side, Slot, Sums};
 
 impl Decoder<'_> {
     /// `wgmma.…`
@@ -25,6 +25,100 @@ impl Decoder<'_> {
         Ok(Op::Async(Box::new(op)))
     }
 
+    /// `mma.sync` of 16 rows and 8 columns.
+    pub(super) fn mma(&mut self, body: &mut Body, p: Parts) -> Decoded {
+        let saturates = p.has("satfinite");
+        let modifiers: Vec<&str> = (p.instruction.modifiers.iter())
+            .map(String::as_str)
+            .filter(|modifier| *modifier != "satfinite")
+            .collect();
+        let [
+            "sync",
+            "aligned",
+            shape,
+            "row",
+            "col",
+            d_type,
+            a_type,
+            b_type,
+            c_type,
+        ] = modifiers.as_slice()
+        else {
+            return Err(p.unknown());
+        };
+        let (Some(a_type), Some(b_type)) = (operands(a_type), operands(b_type)) else {
+            return Err(p.unknown());
+        };
+        let (Some(d_type), Some(c_type)) = (sums(d_type), sums(c_type)) else {
+            return Err(p.unknown());
+        };
+        let depth: usize = (shape.strip_prefix("m16n8k"))
+            .and_then(|depth| depth.parse().ok())
+            .ok_or_else(|| p.unknown())?;
+        let rows = depth * a_type.bytes() / 16;
+        let integers = |ty| matches!(ty, Operands::S8 | Operands::U8);
+        let known = matches!(rows, 1 | 2)
+            && depth * a_type.bytes() == 16 * rows
+            && (a_type == b_type
+                || integers(a_type) && integers(b_type)
+                || a_type.bytes() == 1 && !integers(a_type) && !integers(b_type))
+            && a_type.bytes() == b_type.bytes()
+            && integers(a_type) == (d_type == Sums::S32)
+            && integers(a_type) == (c_type == Sums::S32)
+            && (a_type == Operands::F16
+                || a_type.bytes() == 1
+                || (d_type, c_type) == (Sums::F32, Sums::F32));
+        if !known {
+            return Err(p.unknown());
+        }
+        let parts = |ty| if ty == Sums::F16 { 2 } else { 4 };
+        Ok(Op::Mma {
+            product: Box::new(Mma {
+                a_type,
+                b_type,
+                c_type,
+                d_type,
+                saturates,
+                d: self.registers_of(body, p, 0, parts(d_type))?,
+                a: self.registers_of(body, p, 1, 2 * rows)?,
+                b: self.registers_of(body, p, 2, rows)?,
+                c: self.registers_of(body, p, 3, parts(c_type))?,
+            }),
+            members: self.constant(body, u64::from(u32::MAX), Ty::B32).slot,
+        })
+    }
+
+    /// A vector of 32-bit registers, or one of them alone; the first operand is written.
+    fn registers_of(
+        &mut self,
+        body: &mut Body,
+        p: Parts,
+        at: usize,
+        wanted: usize,
+    ) -> Result<Vec<Slot>, String> {
+        let items = match p.operand(at)? {
+            Operand::Vector(items) => items.as_slice(),
+            other => std::slice::from_ref(other),
+        };
+        if items.len() != wanted {
+            return Err(format!(
+                "`{}` wants {wanted} registers for its operand {}, not {}",
+                p.instruction.mnemonic(),
+                at + 1,
+                items.len()
+            ));
+        }
+        let mut slots = Vec::new();
+        for item in items {
+            slots.push(if at == 0 {
+                self.dst(body, item, Ty::B32)?
+            } else {
+                self.src(body, item, Ty::B32)?
+            });
+        }
+        Ok(slots)
+    }
+
     fn product(&mut self, body: &mut Body, p: Parts) -> Result<Product, String> {
         let modifiers: Vec<&str> = (p.instruction.modifiers.iter())
             .map(String::as_str)
@@ -41,7 +135,10 @@ impl Decoder<'_> {
         else {
             return Err(p.unknown());
         };
-        let (Some(a_type), Some(b_type)) = (operands(a_type), operands(b_type)) else {
+        let known = |ty| {
+            operands(ty).filter(|ty| !matches!(ty, Operands::Tf32 | Operands::S8 | Operands::U8))
+        };
+        let (Some(a_type), Some(b_type)) = (known(a_type), known(b_type)) else {
             return Err(p.unknown());
         };
         let depth = 32 / a_type.bytes();
@@ -56,21 +153,8 @@ impl Decoder<'_> {
             "f16" if a_type != Operands::Bf16 => true,
             _ => return Err(p.unknown()),
         };
-        let Operand::Vector(items) = p.operand(0)? else {
-            return Err(p.unknown());
-        };
         let wanted = usize::from(columns) / if halves { 4 } else { 2 };
-        if items.len() != wanted {
-            return Err(format!(
-                "`{}` wants {wanted} accumulator registers, not {}",
-                p.instruction.mnemonic(),
-                items.len()
-            ));
-        }
-        let mut d: Vec<Slot> = Vec::new();
-        for item in items {
-            d.push(self.dst(body, item, Ty::B32)?);
-        }
+        let d = self.registers_of(body, p, 0, wanted)?;
         let a = match p.operand(1)? {
             Operand::Vector(items) => {
                 let [a, b, c, d] = items.as_slice() else {
@@ -182,6 +266,18 @@ fn operands(ty: &str) -> Option<Operands> {
         "bf16" => Operands::Bf16,
         "e4m3" => Operands::E4m3,
         "e5m2" => Operands::E5m2,
+        "tf32" => Operands::Tf32,
+        "s8" => Operands::S8,
+        "u8" => Operands::U8,
+        _ => return None,
+    })
+}
+
+fn sums(ty: &str) -> Option<Sums> {
+    Some(match ty {
+        "f32" => Sums::F32,
+        "f16" => Sums::F16,
+        "s32" => Sums::S32,
         _ => return None,
     })
 }

@@ -1,12 +1,11 @@
-//! Exchanges between a warp's lanes, and products of matrices that they hold together.
+//! Exchanges between a warp's lanes.
 
 use super::super::operand::{Kind, Ty};
 use super::super::{Body, Decoder};
 use super::Decoded;
 use super::parts::Parts;
 use crate::ptx::ir::Operand;
-use crate::sim::float::Format;
-use crate::sim::op::{Mma, Op, ReduxOp, ShflMode, VoteMode};
+use crate::sim::op::{Op, ReduxOp, ShflMode, VoteMode};
 
 impl Decoder<'_> {
     pub(super) fn shfl(&mut self, body: &mut Body, p: Parts) -> Decoded {
@@ -118,67 +117,6 @@ impl Decoder<'_> {
             dst,
             a,
             members,
-        })
-    }
-
-    /// The shape and the types that most kernels use; other ones are unknown.
-    pub(super) fn mma(&mut self, body: &mut Body, p: Parts) -> Decoded {
-        let modifiers: Vec<&str> = (p.instruction.modifiers.iter())
-            .map(|modifier| modifier.as_str())
-            .collect();
-        let format = match modifiers.as_slice() {
-            [
-                "sync",
-                "aligned",
-                "m16n8k16",
-                "row",
-                "col",
-                "f32",
-                "bf16",
-                "bf16",
-                "f32",
-            ] => Format::Bf16,
-            [
-                "sync",
-                "aligned",
-                "m16n8k16",
-                "row",
-                "col",
-                "f32",
-                "f16",
-                "f16",
-                "f32",
-            ] => Format::F16,
-            _ => return Err(p.unknown()),
-        };
-        fn list<'a, const N: usize>(p: Parts<'a>, at: usize) -> Result<&'a [Operand; N], String> {
-            match p.operand(at)? {
-                Operand::Vector(items) => items.as_slice().try_into().map_err(|_| p.unknown()),
-                _ => Err(p.unknown()),
-            }
-        }
-        let mut mma = Mma {
-            format,
-            d: [0; 4],
-            a: [0; 4],
-            b: [0; 2],
-            c: [0; 4],
-        };
-        for (slot, operand) in mma.d.iter_mut().zip(list::<4>(p, 0)?) {
-            *slot = self.dst(body, operand, Ty::B32)?;
-        }
-        for (slot, operand) in mma.a.iter_mut().zip(list::<4>(p, 1)?) {
-            *slot = self.src(body, operand, Ty::B32)?;
-        }
-        for (slot, operand) in mma.b.iter_mut().zip(list::<2>(p, 2)?) {
-            *slot = self.src(body, operand, Ty::B32)?;
-        }
-        for (slot, operand) in mma.c.iter_mut().zip(list::<4>(p, 3)?) {
-            *slot = self.src(body, operand, Ty::B32)?;
-        }
-        Ok(Op::Mma {
-            product: Box::new(mma),
-            members: self.constant(body, u64::from(u32::MAX), Ty::B32).slot,
         })
     }
 

@@ -10,7 +10,7 @@ use pulp::Arch;
 
 use super::regs::{LANES, Regs, lanes};
 use super::window;
-use crate::sim::float::Format;
+use crate::sim::float::{Format, to_tf32};
 use crate::sim::op::{Alu, Width};
 use bits::{bit_field_extract, bit_field_insert, bit_query, byte, find_nth_set, permute};
 use compare::{compare_lanes, gather, logic, select, select_by_sign};
@@ -379,6 +379,44 @@ pub(super) fn execute(alu: &Alu, regs: &mut Regs<'_>, mask: u32, carry: &mut u32
         Alu::Unpack { src, ref parts } => unpack(regs, mask, src, parts),
         Alu::Convert { cvt, dst, a } => convert(regs, mask, &cvt, dst, a),
         Alu::ConvertPacked { cvt, dst, a, b } => convert_packed(regs, mask, &cvt, dst, [a, b]),
+        Alu::ToSmall {
+            small,
+            packed,
+            relu,
+            dst,
+            a,
+            b,
+        } => regs.n2(mask, dst, a, b, |a, b| {
+            let [high, low] = if packed {
+                [a >> 16, a].map(|bits| half::f16::from_bits(bits as u16).to_f64())
+            } else {
+                [a, b].map(|bits| f64::from(f32::from_bits(bits)))
+            };
+            u32::from(small.round(high, relu)) << 8 | u32::from(small.round(low, relu))
+        }),
+        Alu::FromSmall {
+            small,
+            relu,
+            dst,
+            a,
+        } => regs.n1(mask, dst, a, |a| {
+            let wide = |bits: u32| {
+                let value = small.value(bits as u8);
+                let out = half::f16::from_f32(value).to_bits();
+                match (value.is_nan(), relu && out & 0x8000 != 0) {
+                    (true, _) => 0x7fff,
+                    (false, true) => 0,
+                    (false, false) => u32::from(out),
+                }
+            };
+            wide(a >> 8) << 16 | wide(a)
+        }),
+        Alu::ToTf32 {
+            rounding,
+            relu,
+            dst,
+            a,
+        } => regs.n1(mask, dst, a, |a| to_tf32(a, rounding, relu)),
         Alu::Cvta {
             space,
             to_generic,

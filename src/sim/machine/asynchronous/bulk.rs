@@ -209,7 +209,7 @@ impl Block {
                 }
             }
         }
-        self.asynchronous.stores[at.warp].open = true;
+        self.asynchronous.stores[at.warp].last = Some(at.pc);
         Ok(())
     }
 

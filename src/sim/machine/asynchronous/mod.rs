@@ -73,8 +73,8 @@ pub(super) struct Asynchronous {
 struct Groups {
     /// Epoch of each committed group that was not waited for.
     committed: VecDeque<u32>,
-    /// There is work that no group holds yet.
-    open: bool,
+    /// The latest work that was not waited for.
+    last: Option<Pc>,
 }
 
 impl Groups {
@@ -83,6 +83,9 @@ impl Groups {
         let mut last = None;
         while self.committed.len() > pending as usize {
             last = self.committed.pop_front();
+        }
+        if self.committed.is_empty() {
+            self.last = None;
         }
         last
     }
@@ -132,9 +135,7 @@ impl Block {
             AsyncOp::BulkCommit => {
                 let actor = self.actors.stores(at.warp);
                 let epoch = self.next_epoch(actor);
-                let groups = &mut self.asynchronous.stores[at.warp];
-                groups.committed.push_back(epoch);
-                groups.open = false;
+                self.asynchronous.stores[at.warp].committed.push_back(epoch);
             }
             AsyncOp::BulkWait { pending } => {
                 if let Some(epoch) = self.asynchronous.stores[at.warp].over(*pending) {
@@ -206,6 +207,22 @@ impl Block {
             }
         }
         Ok(Step::Next)
+    }
+
+    /// Reports a warp that ends while bulk stores may still read the block's shared memory.
+    pub(super) fn abandons(&self, env: &mut Env<'_>, warp: usize, pc: Pc) {
+        let Some(groups) = self.asynchronous.stores.get(warp) else {
+            return;
+        };
+        let Some(store) = groups.last.filter(|_| env.options.checks) else {
+            return;
+        };
+        env.report(FindingKind::EarlyRelease, pc, Some(store), |_| {
+            (
+                "a warp ends while its bulk stores may still read shared memory".into(),
+                "put `cp.async.bulk.wait_group 0;` before the end, in the thread that committed the stores".into(),
+            )
+        });
     }
 
     /// Ends an epoch of one of the block's actors: what it did so far belongs to the epoch given back.
