@@ -308,6 +308,12 @@ pub struct BenchArgs {
     /// Seed of every random choice.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub seed: u64,
+    /// Benchmark the model instead of searching: so many turns of repair in each trajectory, PTXBench's protocol.
+    #[arg(long, value_name = "N", requires = "model", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub turns: Option<u32>,
+    /// Trajectories of each task, with --turns.
+    #[arg(long, value_name = "N", requires = "turns", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub trajectories: u32,
     /// Folder of the report and of the runs, a folder for each task. Finished tasks in it are kept, a half-done
     /// one goes on.
     #[arg(long, value_name = "DIR")]

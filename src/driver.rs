@@ -29,6 +29,7 @@ mod batch;
 mod contenders;
 mod fold;
 mod history;
+pub mod trajectory;
 
 pub use batch::{Item, batch};
 pub use contenders::Contenders;

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 
 use super::judge::{self, DeviceSpec, Over, Wanted};
 use super::session::{self, Session};
-use super::{Exit, answer, note, resume, search};
+use super::{Exit, answer, bench_model, note, resume, search};
 use crate::cli::{BenchArgs, Global, JudgeArgs, LimitArgs};
 use crate::propose::ProposerKind;
 use crate::report::Format;
@@ -19,9 +19,12 @@ use crate::store::{ModelConfig, RunConfig, RunWriter, StoredRun};
 use crate::task::{Catalogue, Suite, Task};
 
 /// Stands for the task's name in `--device recorded:…` and `--model replay:…`.
-const TASK: &str = "{task}";
+pub(super) const TASK: &str = "{task}";
 
 pub(super) fn run(args: &BenchArgs, global: &Global) -> anyhow::Result<Exit> {
+    if let Some(turns) = args.turns {
+        return bench_model::run(args, turns, global);
+    }
     let interrupt = super::on_interrupt()?;
     let catalogue = Catalogue::open(global.tasks.as_deref())?;
     let suite = catalogue.suite(&args.suite)?;
@@ -104,7 +107,7 @@ pub(super) fn run(args: &BenchArgs, global: &Global) -> anyhow::Result<Exit> {
 }
 
 /// The tasks wanted and those left out, in the suite's order.
-fn chosen(suite: &Suite, only: &[String]) -> anyhow::Result<(Vec<String>, Vec<String>)> {
+pub(super) fn chosen(suite: &Suite, only: &[String]) -> anyhow::Result<(Vec<String>, Vec<String>)> {
     if let Some(stranger) = only.iter().find(|name| !suite.tasks.contains(name)) {
         bail!(
             "--tasks-only {stranger}: suite {} has no such task; it has {}",

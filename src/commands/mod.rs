@@ -3,6 +3,7 @@
 mod baselines;
 mod batch;
 mod bench;
+mod bench_model;
 mod check;
 mod compare;
 mod completions;

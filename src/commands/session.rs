@@ -128,11 +128,11 @@ pub(super) fn open_model(
         .gpu
         .clone()
         .context("a model needs a task with PTX; a table has none")?;
-    Ok(ModelProposer::new(
-        Arc::from(chat),
-        gpu,
-        AskOptions::default(),
-    )?)
+    let proposer = ModelProposer::new(Arc::from(chat), gpu, AskOptions::default())?;
+    Ok(match &model.prompts {
+        Some(folder) => proposer.with_prompts(folder)?,
+        None => proposer,
+    })
 }
 
 /// Opens a model's client and throws it away: a budget without a price, a missing key or file is told before

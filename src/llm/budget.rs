@@ -2,6 +2,7 @@
 //! held back until its bill is known; a call that fails counts too. What a server reports is believed
 //! only where it is not less than the text it sent.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,26 @@ impl Spent {
             (Some(own), Some(more)) => Some(own.saturating_add(more)),
             (own, more) => own.or(more),
         };
+    }
+}
+
+impl fmt::Display for Spent {
+    /// `12 calls (1 failed), 340k tokens, $0.52`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.calls == 1 { "" } else { "s" };
+        write!(f, "{} call{plural}", self.calls)?;
+        if self.failed > 0 {
+            write!(f, " ({} failed)", self.failed)?;
+        }
+        match self.tokens {
+            few if few < 10_000 => write!(f, ", {few} tokens")?,
+            many if many < 10_000_000 => write!(f, ", {}k tokens", many / 1000)?,
+            many => write!(f, ", {}M tokens", many / 1_000_000)?,
+        }
+        match self.dollars {
+            Some(dollars) => write!(f, ", {dollars}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod page;
 mod progress;
 mod story;
 pub mod suite;
+pub mod turns;
 
 pub use baselines::baselines_table;
 pub use checks::by_size;

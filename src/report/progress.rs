@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::story::setting_line;
 use crate::driver::Observer;
+use crate::llm::Spent;
 use crate::search::Search;
 use crate::source::Setting;
 use crate::store::{BaselineTime, Event, Line, RunConfig, RunGraph, StoredRun};
@@ -148,6 +149,10 @@ struct Printer {
     valid: u64,
     stages: BTreeMap<&'static str, u64>,
     best: Option<Nanos>,
+    /// What the model has cost; absent before it was asked.
+    spent: Option<Spent>,
+    /// It did not answer when it was last asked.
+    away: bool,
     said_ms: u64,
 }
 
@@ -160,6 +165,8 @@ impl Printer {
             valid: 0,
             stages: BTreeMap::new(),
             best: None,
+            spent: None,
+            away: false,
             said_ms: 0,
         }
     }
@@ -178,7 +185,10 @@ impl Printer {
         } else {
             format!(", {}", failed.join(", "))
         };
-        format!("{best} · {} valid{failed}", self.valid)
+        let spent = self
+            .spent
+            .map_or(String::new(), |spent| format!(" · {spent}"));
+        format!("{best} · {} valid{failed}{spent}", self.valid)
     }
 
     /// Where the search stands, if nothing was said for a while.
@@ -195,6 +205,9 @@ impl Printer {
 
     /// Takes an event in; `label` names the node it is about. Some events are worth a line.
     fn event(&mut self, line: &Line, label: &str) -> Option<String> {
+        if let Some(asked) = line.event.asked() {
+            self.spent.get_or_insert_default().add(&asked.spent);
+        }
         let text = self.text(&line.event, label)?;
         self.said_ms = line.elapsed_ms;
         Some(text)
@@ -221,14 +234,24 @@ impl Printer {
                     None
                 }
             }
-            Event::Expanded { .. } | Event::Finished { .. } => None,
-            Event::ExpandFailed { message, .. } => Some(format!(
-                "       a proposal could not be used: {}",
-                first_line(message)
-            )),
-            Event::Away { by, message, .. } => Some(format!(
-                "       the {by} proposer does not answer, going on without it for now: {message}"
-            )),
+            Event::Expanded { asked, .. } => {
+                let back = asked.is_some() && std::mem::take(&mut self.away);
+                back.then(|| "       the model answers again".to_owned())
+            }
+            Event::Finished { .. } => None,
+            Event::ExpandFailed { message, .. } => {
+                self.away = false;
+                Some(format!(
+                    "       a proposal could not be used: {}",
+                    first_line(message)
+                ))
+            }
+            // One outage, one message, however often it is asked in between.
+            Event::Away { by, message, .. } => (!std::mem::replace(&mut self.away, true)).then(|| {
+                format!(
+                    "       the {by} proposer does not answer; going on without it and asking again later: {message}"
+                )
+            }),
             Event::Unavailable { by, message, .. } => Some(format!(
                 "       the {by} proposer is out of service, going on without it: {message}"
             )),

@@ -9,9 +9,13 @@ use serde::Serialize;
 
 use super::{baselines_table, by_size};
 use crate::evaluate::Evaluation;
+use crate::llm::Spent;
+use crate::propose::Ask;
 use crate::search::{NodeId, StopReason};
 use crate::source::{KnobValue, Setting};
-use crate::store::{BaselineTime, Event, RunConfig, RunGraph, StoreError, StoredKernel, StoredRun};
+use crate::store::{
+    Asked, BaselineTime, Event, RunConfig, RunGraph, StoreError, StoredKernel, StoredRun,
+};
 use crate::units::{Digest, Nanos};
 use crate::verdict::{Claim, Diagnosis, Measurement, Resources};
 
@@ -28,6 +32,8 @@ pub struct Story {
     pub evaluations: u64,
     /// How they ended, and the most frequent reason of each ending.
     pub funnel: Vec<Ending>,
+    /// What the model cost, by what it was asked for; empty where none was asked.
+    pub asked: Vec<AskedLine>,
     /// The way from the first kernel to the winner; empty without a winner.
     pub path: Vec<Step>,
     /// Each time the best got better.
@@ -38,6 +44,19 @@ pub struct Story {
     pub sources: Vec<SourceLine>,
     /// The winner in full.
     pub winner: Option<Winner>,
+}
+
+/// One kind of request to the model.
+#[derive(Clone, Debug, Serialize)]
+pub struct AskedLine {
+    /// Which kind.
+    pub ask: Ask,
+    /// Requests.
+    pub requests: u64,
+    /// Those whose answer gave something to judge.
+    pub usable: u64,
+    /// What they cost, failed calls included.
+    pub spent: Spent,
 }
 
 /// A way to end.
@@ -163,6 +182,7 @@ struct Teller {
     evaluations: u64,
     ended: Option<StopReason>,
     endings: BTreeMap<String, (u64, BTreeMap<String, u64>)>,
+    asked: BTreeMap<Ask, AskedLine>,
     improvements: Vec<Improvement>,
     ranked: Vec<Ranked>,
     defaults: BTreeMap<NodeId, Nanos>,
@@ -180,6 +200,7 @@ impl Teller {
             evaluations: 0,
             ended: None,
             endings: BTreeMap::new(),
+            asked: BTreeMap::new(),
             improvements: Vec::new(),
             ranked: Vec::new(),
             defaults: BTreeMap::new(),
@@ -189,6 +210,9 @@ impl Teller {
     }
 
     fn hear(&mut self, elapsed_ms: u64, event: &Event, graph: &RunGraph) {
+        if let Some(asked) = event.asked() {
+            self.ask(asked, matches!(event, Event::Expanded { .. }));
+        }
         match event {
             Event::Evaluated {
                 node,
@@ -287,6 +311,18 @@ impl Teller {
         }
     }
 
+    fn ask(&mut self, asked: &Asked, usable: bool) {
+        let line = self.asked.entry(asked.ask).or_insert(AskedLine {
+            ask: asked.ask,
+            requests: 0,
+            usable: 0,
+            spent: Spent::default(),
+        });
+        line.requests += 1;
+        line.usable += u64::from(usable);
+        line.spent.add(&asked.spent);
+    }
+
     fn count(&mut self, evaluation: &Evaluation) {
         let verdict = &evaluation.verdict;
         let message = verdict.reason();
@@ -325,6 +361,7 @@ impl Teller {
             elapsed_ms: run.lines.last().map_or(0, |line| line.elapsed_ms),
             evaluations: self.evaluations,
             funnel,
+            asked: self.asked.into_values().collect(),
             path,
             improvements: self.improvements,
             top: self.ranked,
@@ -458,7 +495,8 @@ impl fmt::Display for Story {
         }
         let Some(winner) = &self.winner else {
             writeln!(f, "\nno kernel passed every check")?;
-            return self.write_funnel(f);
+            self.write_funnel(f)?;
+            return self.write_asked(f);
         };
         let label = winner.measurement.time.label();
         writeln!(f, "\nFrom seed to winner (times {label})")?;
@@ -489,7 +527,8 @@ impl fmt::Display for Story {
                 best, source.evaluations, source.valid, source.label
             )?;
         }
-        self.write_funnel(f)
+        self.write_funnel(f)?;
+        self.write_asked(f)
     }
 }
 
@@ -616,6 +655,31 @@ impl Story {
             .map(|line| line.trim_end().to_owned())
             .collect();
         lines.join("\n") + "\n"
+    }
+
+    fn write_asked(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.asked.is_empty() {
+            return Ok(());
+        }
+        let mut whole = Spent::default();
+        writeln!(f, "\nAsked of the model")?;
+        for line in &self.asked {
+            whole.add(&line.spent);
+            writeln!(
+                f,
+                "  {:>5}  {:<18} {} usable; {}",
+                line.requests,
+                line.ask.name(),
+                line.usable,
+                line.spent
+            )?;
+        }
+        let usage = whole.usage;
+        writeln!(
+            f,
+            "  in all {whole}; billed: {} in ({} cached), {} out ({} reasoning)",
+            usage.input, usage.cached, usage.output, usage.reasoning
+        )
     }
 
     fn write_funnel(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,10 +7,12 @@ mod fence;
 mod hunks;
 mod prompt;
 mod reply;
+mod schema;
 
+use std::path::Path;
 use std::sync::Arc;
 
-use super::{Proposal, ProposalRequest, ProposeError, Proposer};
+use super::{Ask, Proposal, ProposalRequest, ProposeError, Proposer};
 use crate::device::Gpu;
 use crate::llm::{Chat, ChatError, ChatReply, ChatRequest, Finish, Message, Speaker, Tally};
 use prompt::{Prompt, Prompts};
@@ -59,6 +61,12 @@ impl ModelProposer {
         })
     }
 
+    /// The same with the templates of a folder in place of those of this crate.
+    pub fn with_prompts(self, folder: &Path) -> Result<Self, ProposeError> {
+        let prompts = Prompts::with_folder(folder).map_err(ProposeError::Unavailable)?;
+        Ok(Self { prompts, ..self })
+    }
+
     fn prompt(&self, request: &ProposalRequest<'_>, limit: usize) -> Result<Prompt, ProposeError> {
         self.prompts
             .fill(request, &self.gpu, limit)
@@ -69,16 +77,19 @@ impl ModelProposer {
         &self,
         messages: &[Message],
         system: &str,
-        sample: u32,
+        about: &ProposalRequest<'_>,
         tally: &mut Tally,
     ) -> Result<ChatReply, ChatError> {
         let request = ChatRequest {
             system: system.to_owned(),
             messages: messages.to_vec(),
             max_output_tokens: self.options.max_output_tokens,
-            schema: None,
+            schema: match about.ask {
+                Some(Ask::KnobChange) => Some(schema::settings(about.source)),
+                Some(Ask::LocalEdit | Ask::Restructure | Ask::NewKnob | Ask::Repair) | None => None,
+            },
             temperature: self.options.temperature,
-            sample,
+            sample: about.attempt,
         };
         self.chat.complete(&request, tally)
     }
@@ -92,7 +103,7 @@ impl ModelProposer {
     ) -> Result<(Prompt, Result<ChatReply, ChatError>), ProposeError> {
         let prompt = self.prompt(request, limit)?;
         let messages = [said(Speaker::User, prompt.user.clone())];
-        let answer = self.ask(&messages, &prompt.system, request.attempt, tally);
+        let answer = self.ask(&messages, &prompt.system, request, tally);
         Ok((prompt, answer))
     }
 
@@ -118,7 +129,7 @@ impl ModelProposer {
     fn finish(
         &self,
         conversation: &mut Conversation,
-        sample: u32,
+        request: &ProposalRequest<'_>,
         tally: &mut Tally,
     ) -> Result<(), ProposeError> {
         let cut = conversation.reply.finish == Finish::Length
@@ -129,12 +140,10 @@ impl ModelProposer {
         }
         let mut messages = conversation.messages.clone();
         messages.push(said(Speaker::Assistant, conversation.reply.text.clone()));
-        messages.push(said(
-            Speaker::User,
-            "Your reply was cut off. Go on exactly where it broke off; repeat nothing.".to_owned(),
-        ));
+        let go_on = self.prompts.go_on().map_err(|error| bad_template(&error))?;
+        messages.push(said(Speaker::User, go_on));
         let rest = self
-            .ask(&messages, &conversation.system, sample, tally)
+            .ask(&messages, &conversation.system, request, tally)
             .map_err(|error| self.failed(&error))?;
         conversation.reply.text.push_str(&rest.text);
         conversation.reply.finish = rest.finish;
@@ -172,7 +181,7 @@ impl Proposer for ModelProposer {
         let mut conversation = self.converse(request, tally)?;
         let mut corrections = self.options.corrections;
         loop {
-            self.finish(&mut conversation, request.attempt, tally)?;
+            self.finish(&mut conversation, request, tally)?;
             let result = reply::read(&conversation.reply)
                 .and_then(|wish| apply::apply(wish, request, self.gpu.arch));
             let why = match result {
@@ -190,13 +199,14 @@ impl Proposer for ModelProposer {
             } = conversation;
             if !reply.text.trim().is_empty() {
                 messages.push(said(Speaker::Assistant, reply.text));
-                messages.push(said(
-                    Speaker::User,
-                    format!("Your reply could not be used: {why}\nAnswer again, whole, in the same form."),
-                ));
+                let correct = self
+                    .prompts
+                    .correct(&why.to_string())
+                    .map_err(|error| bad_template(&error))?;
+                messages.push(said(Speaker::User, correct));
             }
             let reply = self
-                .ask(&messages, &system, request.attempt, tally)
+                .ask(&messages, &system, request, tally)
                 .map_err(|error| self.failed(&error))?;
             conversation = Conversation {
                 system,

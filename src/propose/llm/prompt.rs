@@ -1,6 +1,10 @@
-//! What a model is asked: two templates filled with the task, the GPU, the source with line numbers, what
-//! became of it, and what failed here before. Its length is bounded; what is left out is said. It shows
-//! what a proposer may know, and so never an input, a seed or a sample.
+//! What a model is asked: templates filled with the task, the GPU, the source with line numbers, what became
+//! of it, what failed here and on the way here, and one request. Its length is bounded; what is left out is
+//! said. It shows what a proposer may know, and so never an input, a seed or a sample. A user's folder may
+//! replace any template.
+
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
@@ -8,9 +12,11 @@ use minijinja::{Environment, UndefinedBehavior};
 use serde::Serialize;
 
 use crate::device::Gpu;
-use crate::propose::ProposalRequest;
+use crate::expr::Expr;
+use crate::propose::{Ask, ProposalRequest};
 use crate::source::{DType, KnobValue, Setting, Source};
 use crate::task::{MathMode, Param, Purpose, Role, Task, Tolerance};
+use crate::units::{Nanos, SmArch};
 use crate::verdict::{Verdict, feedback};
 
 /// The templates, in minijinja's language.
@@ -30,10 +36,74 @@ const FEEDBACK_SHARE: usize = 8;
 const HISTORY_SHARE: usize = 12;
 /// Entries of the history that are shown, the latest.
 const HISTORY_SHOWN: usize = 8;
+/// Of what was tried beside the path, the latest.
+const BESIDE_SHOWN: usize = 6;
+
+/// Every template by its file's name.
+const TEMPLATES: [(&str, &str); 11] = [
+    ("system.md", include_str!("../prompts/system.md")),
+    ("user.md", include_str!("../prompts/user.md")),
+    ("improve.md", include_str!("../prompts/improve.md")),
+    ("knob-change.md", include_str!("../prompts/knob-change.md")),
+    ("local-edit.md", include_str!("../prompts/local-edit.md")),
+    ("restructure.md", include_str!("../prompts/restructure.md")),
+    ("new-knob.md", include_str!("../prompts/new-knob.md")),
+    ("repair.md", include_str!("../prompts/repair.md")),
+    ("continue.md", include_str!("../prompts/continue.md")),
+    ("correct.md", include_str!("../prompts/correct.md")),
+    ("sm_90a.md", include_str!("../prompts/sm_90a.md")),
+];
 
 impl Prompts {
     /// The templates of this crate.
     pub(super) fn embedded() -> Result<Self, minijinja::Error> {
+        Self::new(|_| None)
+    }
+
+    /// The same, with those of `folder` in their place. A file that replaces nothing is an error.
+    pub(super) fn with_folder(folder: &Path) -> Result<Self, String> {
+        let fault = |path: &Path, what: String| format!("--prompts: {}: {what}", path.display());
+        let mut own: BTreeMap<String, String> = BTreeMap::new();
+        let entries =
+            std::fs::read_dir(folder).map_err(|error| fault(folder, error.to_string()))?;
+        for entry in entries {
+            let path = entry
+                .map_err(|error| fault(folder, error.to_string()))?
+                .path();
+            let name = path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            if !name.ends_with(".md") {
+                continue;
+            }
+            let known = TEMPLATES.iter().any(|(known, _)| *known == name);
+            let architecture = name.trim_end_matches(".md").parse::<SmArch>().is_ok();
+            if !known && !architecture {
+                let names: Vec<&str> = TEMPLATES.iter().map(|(name, _)| *name).collect();
+                let what = format!(
+                    "no template has this name; they are {} and one for an architecture (sm_100a.md)",
+                    names.join(", ")
+                );
+                return Err(fault(&path, what));
+            }
+            let text =
+                std::fs::read_to_string(&path).map_err(|error| fault(&path, error.to_string()))?;
+            own.insert(name, text);
+        }
+        let mut prompts = Self::new(|name| own.remove(name))
+            .map_err(|error| format!("--prompts {}: {error:#}", folder.display()))?;
+        for (name, text) in own {
+            prompts
+                .environment
+                .add_template_owned(name, text)
+                .map_err(|error| format!("--prompts {}: {error:#}", folder.display()))?;
+        }
+        Ok(prompts)
+    }
+
+    fn new(mut own: impl FnMut(&str) -> Option<String>) -> Result<Self, minijinja::Error> {
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         let lines = SyntaxConfig::builder()
@@ -41,8 +111,12 @@ impl Prompts {
             .lstrip_blocks(true)
             .build()?;
         environment.set_syntax(lines);
-        environment.add_template("system", include_str!("../prompts/system.md"))?;
-        environment.add_template("user", include_str!("../prompts/user.md"))?;
+        for (name, text) in TEMPLATES {
+            match own(name) {
+                Some(own) => environment.add_template_owned(name, own)?,
+                None => environment.add_template(name, text)?,
+            }
+        }
         Ok(Self { environment })
     }
 
@@ -53,13 +127,45 @@ impl Prompts {
         gpu: &Gpu,
         limit: usize,
     ) -> Result<Prompt, minijinja::Error> {
-        let system = self.environment.get_template("system")?.render(())?;
-        let user = self.environment.get_template("user")?;
+        let system = self.environment.get_template("system.md")?.render(())?;
+        let user = self.environment.get_template("user.md")?;
         let mut context = Context::new(request, gpu, limit);
+        context.wanted = self.render(&format!("{}.md", context.request), ())?;
+        let targets = request.task.targets.get(&gpu.arch);
+        if targets.is_some_and(|targets| !targets.is_empty()) {
+            let name = format!("{}.md", gpu.arch);
+            if self.environment.get_template(&name).is_ok() {
+                context.instructions = Some(self.render(&name, ())?);
+            }
+        }
         let bare = user.render(Serde(&context))?.len() + system.len();
         context.source.numbered = numbered(&request.source.text, limit.saturating_sub(bare));
         let user = user.render(Serde(&context))?;
         Ok(Prompt { system, user })
+    }
+}
+
+impl Prompts {
+    /// What is said to a model whose reply was cut.
+    pub(super) fn go_on(&self) -> Result<String, minijinja::Error> {
+        self.render("continue.md", ())
+    }
+
+    /// What is said to a model whose reply cannot be used.
+    pub(super) fn correct(&self, why: &str) -> Result<String, minijinja::Error> {
+        self.render("correct.md", minijinja::context! { why })
+    }
+
+    fn render(
+        &self,
+        name: &str,
+        context: impl Into<minijinja::Value>,
+    ) -> Result<String, minijinja::Error> {
+        let text = self
+            .environment
+            .get_template(name)?
+            .render(context.into())?;
+        Ok(text.trim_end().to_owned())
     }
 }
 
@@ -84,11 +190,16 @@ fn needs_repair(verdict: &Verdict) -> bool {
 struct Context {
     task: TaskWords,
     gpu: GpuWords,
+    roofline: Option<String>,
+    instructions: Option<String>,
     source: SourceWords,
     setting: Option<String>,
     feedback: Option<String>,
+    path: Vec<Tried>,
+    beside: Vec<Tried>,
     history: Vec<Tried>,
     request: &'static str,
+    wanted: String,
 }
 
 #[derive(Serialize)]
@@ -114,7 +225,13 @@ struct ParamWords {
 struct GpuWords {
     name: String,
     arch: String,
-    facts: String,
+    rows: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    name: &'static str,
+    words: String,
 }
 
 #[derive(Serialize)]
@@ -137,23 +254,34 @@ impl Context {
         let told = request
             .feedback
             .map(|verdict| feedback(verdict, &source.text, limit / FEEDBACK_SHARE));
-        let skipped = request.history.len().saturating_sub(HISTORY_SHOWN);
         let each = limit / HISTORY_SHARE / HISTORY_SHOWN;
-        let history = request.history[skipped..]
-            .iter()
-            .map(|(edit, outcome)| Tried {
-                edit: super::reply::one_line(edit, each / 3),
-                outcome: super::reply::one_line(outcome, each),
-            })
-            .collect();
+        let latest = |tried: &[(String, String)], shown: usize| -> Vec<Tried> {
+            tried[tried.len().saturating_sub(shown)..]
+                .iter()
+                .map(|(edit, outcome)| Tried {
+                    edit: super::reply::one_line(edit, each / 3),
+                    outcome: super::reply::one_line(outcome, each),
+                })
+                .collect()
+        };
+        let ask = match (request.ask, repair) {
+            (Some(ask), _) => ask.name(),
+            (None, true) => Ask::Repair.name(),
+            (None, false) => "improve",
+        };
         Self {
             task: task_words(request.task, gpu),
             gpu: gpu_words(gpu),
             source: source_words(source),
             setting: request.setting.as_ref().map(setting_words),
             feedback: told.map(|text| text.trim_end().to_owned()),
-            history,
-            request: if repair { "repair" } else { "improve" },
+            roofline: roofline(request, gpu),
+            instructions: None,
+            path: latest(request.path, HISTORY_SHOWN),
+            beside: latest(request.beside, BESIDE_SHOWN),
+            history: latest(request.history, HISTORY_SHOWN),
+            request: ask,
+            wanted: String::new(),
         }
     }
 }
@@ -292,24 +420,89 @@ fn tolerance_words(tolerance: &Tolerance) -> String {
 }
 
 fn gpu_words(gpu: &Gpu) -> GpuWords {
+    let row = |name, words| Row { name, words };
     GpuWords {
         name: gpu.name.clone(),
         arch: gpu.arch.to_string(),
-        facts: format!(
-            "{} SMs at {:.0} MHz; device memory {:.2} TB/s; L2 {}; shared memory {} a block, {} an SM; {} registers, \
-             {} threads and {} blocks an SM; {} fp32 FMAs a cycle and SM.",
-            gpu.sm_count,
-            gpu.sm_clock_mhz,
-            gpu.memory_bandwidth / 1e12,
-            gpu.l2,
-            gpu.smem_per_block,
-            gpu.smem_per_sm,
-            gpu.registers_per_sm,
-            gpu.threads_per_sm,
-            gpu.blocks_per_sm,
-            gpu.fp32_fma_per_cycle
-        ),
+        rows: vec![
+            row(
+                "SMs",
+                format!("{} at {:.0} MHz", gpu.sm_count, gpu.sm_clock_mhz),
+            ),
+            row(
+                "device memory",
+                format!("{:.2} TB/s", gpu.memory_bandwidth / 1e12),
+            ),
+            row("L2", gpu.l2.to_string()),
+            row(
+                "shared memory",
+                format!("{} a block, {} an SM", gpu.smem_per_block, gpu.smem_per_sm),
+            ),
+            row(
+                "an SM holds",
+                format!(
+                    "{} registers, {} threads, {} blocks",
+                    gpu.registers_per_sm, gpu.threads_per_sm, gpu.blocks_per_sm
+                ),
+            ),
+            row(
+                "fp32",
+                format!(
+                    "{} FMAs a cycle and SM, {:.1} TFLOP/s",
+                    gpu.fp32_fma_per_cycle,
+                    fp32_peak(gpu) / 1e12
+                ),
+            ),
+            row(
+                "bf16 tensor cores",
+                format!("{:.0} TFLOP/s, dense", tensor_peak(gpu) / 1e12),
+            ),
+        ],
     }
+}
+
+fn fp32_peak(gpu: &Gpu) -> f64 {
+    2.0 * f64::from(gpu.fp32_fma_per_cycle) * f64::from(gpu.sm_count) * gpu.sm_clock_mhz * 1e6
+}
+
+fn tensor_peak(gpu: &Gpu) -> f64 {
+    f64::from(gpu.tensor_bf16_flops_per_cycle) * f64::from(gpu.sm_count) * gpu.sm_clock_mhz * 1e6
+}
+
+/// The least a call at the timed size can take, and how near the version asked about comes to it.
+fn roofline(request: &ProposalRequest<'_>, gpu: &Gpu) -> Option<String> {
+    let task = request.task;
+    let size = task
+        .sizes
+        .iter()
+        .find(|size| size.purpose == Purpose::Bench)?;
+    let amount = |formula: &str| Expr::new(formula).ok()?.float(&size.dims).ok();
+    let (bytes, flops) = (amount(&task.cost.bytes)?, amount(&task.cost.flops)?);
+    let time = |amount: f64, rate: f64| Nanos::new(amount / rate * 1e9);
+    let moved = time(bytes, gpu.memory_bandwidth)?;
+    let mut text = format!(
+        "Roofline at the timed size: moving {:.3} GB takes at least {moved}",
+        bytes / 1e9
+    );
+    if let (Some(fp32), Some(tensor)) = (time(flops, fp32_peak(gpu)), time(flops, tensor_peak(gpu)))
+    {
+        text.push_str(&format!(
+            "; {:.3} GFLOP take at least {fp32} in fp32 and {tensor} on bf16 tensor cores",
+            flops / 1e9
+        ));
+    }
+    text.push('.');
+    let measured = request.feedback.and_then(Verdict::measurement);
+    if let Some(measurement) = measured {
+        let time = measurement.time.nanos();
+        text.push_str(&format!(
+            " The version above takes {time} ({}): {:.0} % of the bandwidth, {:.1} TFLOP/s.",
+            measurement.time.label(),
+            moved.get() / time.get() * 100.0,
+            flops / time.seconds() / 1e12
+        ));
+    }
+    Some(text)
 }
 
 fn source_words(source: &Source) -> SourceWords {

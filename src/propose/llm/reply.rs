@@ -93,6 +93,9 @@ pub(super) fn read(reply: &ChatReply) -> Result<Wish, Unusable> {
         Finish::Stop | Finish::Refused | Finish::Other(_) => Unusable::ThinkingOnly,
     })?;
     let cut = reply.finish == Finish::Length;
+    if let Some(wish) = structured(&text) {
+        return Ok(wish);
+    }
     let shape = shape(&text);
     let mut kinds: Vec<(Kind, &Block)> = shape
         .blocks
@@ -125,6 +128,29 @@ pub(super) fn read(reply: &ChatReply) -> Result<Wish, Unusable> {
         return Err(Unusable::Truncated);
     }
     unfenced(&text, wish, &shape.blocks)
+}
+
+/// A reply that was held to the schema of a knob change: one JSON object and nothing else.
+fn structured(text: &str) -> Option<Wish> {
+    let value: Value = serde_json::from_str(text.trim()).ok()?;
+    let object = value
+        .as_object()
+        .filter(|object| object.contains_key("settings"))?;
+    let word = |name: &str| {
+        object
+            .get(name)
+            .and_then(Value::as_str)
+            .unwrap_or("")
+            .trim()
+    };
+    let (analysis, plan) = (word("analysis"), word("plan"));
+    let settings = settings_of(&value);
+    (!settings.is_empty()).then(|| Wish {
+        title: Some(one_line(plan, 80)).filter(|plan| !plan.is_empty()),
+        prose: format!("{analysis}\n\n{plan}").trim().to_owned(),
+        change: None,
+        settings,
+    })
 }
 
 /// One line of at most `longest` characters, printable.
