@@ -5,6 +5,8 @@
 mod batch;
 #[path = "cli/bench.rs"]
 mod bench;
+#[path = "cli/bench_model.rs"]
+mod bench_model;
 #[path = "cli/check.rs"]
 mod check;
 #[path = "cli/check_gpu.rs"]
@@ -15,6 +17,8 @@ mod circle;
 mod errors;
 #[path = "cli/kill.rs"]
 mod kill;
+#[path = "cli/kill_model.rs"]
+mod kill_model;
 #[path = "cli/replay.rs"]
 mod replay;
 #[path = "cli/report.rs"]

@@ -394,6 +394,7 @@ fn open_trace(task: &str, path: &Path, global: &Global) -> anyhow::Result<Judge>
         device: format!("recorded:{}", path.display()),
         evaluator,
         times: "recorded",
+        // Facts for prompts; a GPU that no table knows leaves a model without them.
         gpu: Gpu::named(&config.gpu).ok(),
         arch: config.arch,
         assembler: config.assembler.clone(),

@@ -127,7 +127,7 @@ pub(super) fn open_model(
     let gpu = judge
         .gpu
         .clone()
-        .context("a model needs a task with PTX; a table has none")?;
+        .context("a model needs a task with PTX and a known GPU; this table has none")?;
     let proposer = ModelProposer::new(Arc::from(chat), gpu, AskOptions::default())?;
     Ok(match &model.prompts {
         Some(folder) => proposer.with_prompts(folder)?,

@@ -1,11 +1,14 @@
 //! What a model is told, and how a conversation goes.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use warptree::llm::{
     Chat, ChatError, ChatReply, ChatRequest, Finish, OpenOptions, Speaker, Tally, Usage, open,
 };
-use warptree::propose::{AskOptions, ModelProposer, ProposalRequest, ProposeError, Proposer};
+use warptree::propose::{Ask, AskOptions, ModelProposer, ProposalRequest, ProposeError, Proposer};
+use warptree::source::Source;
+use warptree::task::Catalogue;
 use warptree::verdict::{Diagnostic, Severity, Verdict};
 
 use crate::client::options;
@@ -103,6 +106,122 @@ fn the_prompt_tells_task_gpu_source_feedback_history_and_request() {
     assert_eq!(request.sample, 3);
     insta::assert_snapshot!("system", request.system);
     insta::assert_snapshot!("user", request.messages[0].text);
+}
+
+/// What a model hears when it is asked for `ask`.
+fn heard(ask: Ask, prompts: Option<&Path>) -> Result<ChatRequest, ProposeError> {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let chat = Listens {
+        replies: Mutex::new(vec![says(GOOD)]),
+        asked: Arc::clone(&asked),
+    };
+    let (task, source) = (reduce_sum(), parent());
+    let mut model = ModelProposer::new(Arc::new(chat), h200(), AskOptions::default())?;
+    if let Some(folder) = prompts {
+        model = model.with_prompts(folder)?;
+    }
+    let tried = |edit: &str, outcome: &str| (edit.to_owned(), outcome.to_owned());
+    let request = ProposalRequest {
+        ask: Some(ask),
+        path: &[tried("model: unroll", "correct, 700.00 µs (measured)")],
+        beside: &[tried("model: one block", "hung: no end")],
+        ..ProposalRequest::first(&task, &source)
+    };
+    model.propose(&request, &mut Tally::default())?;
+    let asked = asked.lock().expect("not poisoned").remove(0);
+    Ok(asked)
+}
+
+#[test]
+fn each_kind_of_request_has_its_words_and_only_a_knob_change_a_schema() {
+    for (ask, words) in [
+        (Ask::KnobChange, "change no code"),
+        (Ask::LocalEdit, "a change of a few lines"),
+        (Ask::Restructure, "another structure"),
+        (Ask::NewKnob, "Turn a constant"),
+        (Ask::Repair, "does not count"),
+    ] {
+        let request = heard(ask, None).expect("a prompt");
+        let text = &request.messages[0].text;
+        let title = format!("# Request: {}\n", ask.name());
+        for part in [
+            words,
+            &title,
+            "model: unroll → correct",
+            "model: one block → hung",
+            "Roofline",
+        ] {
+            assert!(text.contains(part), "no `{part}` in\n{text}");
+        }
+        match (ask, request.schema) {
+            (Ask::KnobChange, Some(schema)) => {
+                let values = schema
+                    .schema
+                    .pointer("/properties/settings/items/properties/BLOCK/enum");
+                assert_eq!(values, Some(&serde_json::json!([128, 256, 512])));
+            }
+            (Ask::KnobChange, None) => panic!("no schema"),
+            (_, schema) => assert_eq!(schema, None),
+        }
+    }
+}
+
+#[test]
+fn a_folder_replaces_templates_by_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write =
+        |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("writes");
+    write("local-edit.md", "Only ever swap two lines.");
+    write("notes.txt", "not a template");
+    let request = heard(Ask::LocalEdit, Some(folder.path())).expect("a prompt");
+    assert!(
+        request.messages[0]
+            .text
+            .ends_with("Only ever swap two lines.")
+    );
+    for (name, text, words) in [
+        ("user.md", "{{ nothing.of.this }}", "nothing"),
+        ("user.md", "{% for x in %}", "user.md"),
+        (
+            "usre.md",
+            "x",
+            "no template has this name; they are system.md",
+        ),
+    ] {
+        write(name, text);
+        let error = heard(Ask::LocalEdit, Some(folder.path()))
+            .expect_err(name)
+            .to_string();
+        assert!(error.contains(words), "{error}");
+        std::fs::remove_file(folder.path().join(name)).expect("removes");
+    }
+}
+
+#[test]
+fn a_task_with_target_instructions_is_told_their_spelling() {
+    let task = Catalogue::embedded()
+        .task("gemm_bf16")
+        .expect("is embedded");
+    let source = Arc::new(Source::parse(&task.seed).expect("a good seed"));
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let chat = Listens {
+        replies: Mutex::new(vec![says("no"), says("no")]),
+        asked: Arc::clone(&asked),
+    };
+    let model =
+        ModelProposer::new(Arc::new(chat), h200(), AskOptions::default()).expect("templates");
+    let request = ProposalRequest::first(&task, &source);
+    assert!(model.propose(&request, &mut Tally::default()).is_err());
+    let text = asked.lock().expect("not poisoned")[0].messages[0]
+        .text
+        .clone();
+    for part in [
+        "wgmma.mma_async.sync.aligned.m64n128k16",
+        "The work must be done by",
+        "bf16 tensor cores |",
+    ] {
+        assert!(text.contains(part), "no `{part}` in\n{text}");
+    }
 }
 
 #[test]

@@ -1,0 +1,190 @@
+//! SIGKILL while a model is being asked: at most the calls in flight are lost, no recorded reply is paid for
+//! again, and a budget of calls holds over all sessions together.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rand::{RngExt as _, SeedableRng as _};
+use rand_pcg::Pcg64;
+use warptree::llm::{Outcome, exchanges};
+use warptree::store::{Event, StoredRun};
+
+const THINKING: Duration = Duration::from_millis(120);
+const MOST_CALLS: usize = 16;
+
+/// Answers every question with a setting of the first knob it names; counts questions.
+fn serve() -> (String, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let base = format!("http://{}", listener.local_addr().expect("bound"));
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&asked);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let log = Arc::clone(&log);
+            std::thread::spawn(move || answer(stream, &log));
+        }
+    });
+    (base, asked)
+}
+
+fn answer(mut stream: TcpStream, log: &Mutex<Vec<String>>) {
+    let mut reader = BufReader::new(stream.try_clone().expect("clones"));
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).unwrap_or(0) == 0 || line == "\r\n" {
+            break;
+        }
+        if let Some(said) = line.to_lowercase().strip_prefix("content-length:") {
+            length = said.trim().parse().unwrap_or(0);
+        }
+    }
+    let mut body = vec![0; length];
+    if reader.read_exact(&mut body).is_err() {
+        return;
+    }
+    let body: serde_json::Value = serde_json::from_slice(&body).expect("requests are JSON");
+    let prompt = body["messages"].to_string();
+    let turn = {
+        let mut log = log.lock().expect("not poisoned");
+        log.push(prompt);
+        log.len()
+    };
+    std::thread::sleep(THINKING);
+    let question = body["messages"][1]["content"].as_str().unwrap_or("");
+    let setting = question.lines().find_map(|line| {
+        let (name, values) = line.strip_prefix("- ")?.split_once(": ")?;
+        let (values, _) = values.split_once(" (default ")?;
+        let values: Vec<&str> = values.split(", ").collect();
+        Some(format!("{{\"{name}\": {}}}", values[turn % values.len()]))
+    });
+    let reply = format!(
+        "Plan: turn {turn}\n```json\n{{\"settings\": [{}]}}\n```",
+        setting.unwrap_or_default()
+    );
+    let chunk =
+        serde_json::json!({"choices": [{"delta": {"content": reply}, "finish_reason": "stop"}]});
+    let events = format!("data: {chunk}\n\ndata: [DONE]\n\n");
+    // Whoever was killed does not listen any more.
+    let _ = write!(
+        stream,
+        "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n{events}",
+        events.len()
+    );
+}
+
+/// How often each question stands in the recording as answered.
+fn answered(run: &Path) -> HashMap<String, usize> {
+    let mut counts = HashMap::new();
+    for exchange in exchanges(&run.join("exchanges.jsonl")).expect("a recording") {
+        if let Outcome::Reply(_) = exchange.outcome {
+            *counts.entry(exchange.hash.to_string()).or_default() += 1;
+        }
+    }
+    counts
+}
+
+#[test]
+fn killed_in_mid_call_a_run_loses_at_most_that_call_and_pays_for_nothing_twice() {
+    let scratch = tempfile::tempdir().expect("scratch");
+    let device = format!(
+        "recorded:{}/traces/transpose-h200.jsonl.gz",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let (base, asked) = serve();
+    let most = MOST_CALLS.to_string();
+    let command = |args: &[&str]| {
+        let mut command = super::warptree(scratch.path());
+        command
+            .args(args)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        command
+    };
+    let search = [
+        "search",
+        "transpose",
+        "--device",
+        &device,
+        "--budget",
+        "60",
+        "--jobs",
+        "2",
+        "--out",
+        "run",
+        "--model",
+        "m-1",
+        "--base-url",
+        &base,
+        "--max-calls",
+        &most,
+    ];
+    let run = scratch.path().join("run");
+    let mut rng = Pcg64::seed_from_u64(7);
+    let mut kills = 0;
+    loop {
+        let begun = run.join("run.toml").exists();
+        let args: &[&str] = if begun {
+            &["resume", "run", "--jobs", "2"]
+        } else {
+            &search
+        };
+        let mut child = command(args).spawn().expect("starts");
+        if kills < 8 {
+            let after = THINKING.mul_f64(0.5 + 3.0 * rng.random::<f64>());
+            std::thread::sleep(after);
+            if child.try_wait().expect("waits").is_none() {
+                child.kill().expect("kills");
+                child.wait().expect("reaps");
+                kills += 1;
+                continue;
+            }
+        }
+        let output = child.wait_with_output().expect("ends");
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        break;
+    }
+    let calls = asked.lock().expect("not poisoned").len();
+    let answered = answered(&run);
+    assert!(kills >= 3, "{kills} kills are too few to tell");
+    assert!(
+        answered.values().all(|count| *count == 1),
+        "a reply was paid for twice: {answered:?}"
+    );
+    assert!(calls <= MOST_CALLS, "{calls} calls of {MOST_CALLS}");
+    // Two calls may be in flight when a process dies.
+    assert!(
+        calls - answered.len() <= 2 * kills,
+        "{calls} calls, {} answers, {kills} kills",
+        answered.len()
+    );
+
+    // What the log says was spent is what the recording holds.
+    let stored = StoredRun::open(&run).expect("opens");
+    let told: Vec<String> = stored
+        .lines
+        .iter()
+        .filter_map(|line| line.event.asked())
+        .flat_map(|asked| asked.exchanges.iter().map(ToString::to_string))
+        .collect();
+    let mut once = told.clone();
+    once.sort();
+    once.dedup();
+    assert_eq!(once.len(), told.len(), "an exchange is told twice");
+    assert!(told.len() >= 3, "{} exchanges", told.len());
+    assert!(told.iter().all(|hash| answered.contains_key(hash)));
+    let finished = stored.lines.last().map(|line| &line.event);
+    assert!(
+        matches!(finished, Some(Event::Finished { .. })),
+        "{finished:?}"
+    );
+}
