@@ -536,6 +536,89 @@ fn a_model_that_only_fails_is_given_up_and_one_out_of_service_is_not_asked_again
 }
 
 #[test]
+fn a_model_that_does_not_answer_rests_longer_each_time_and_the_search_goes_on() {
+    let roots = vec![root("seed", &grid("s", 12))];
+    let mut search = Search::new(budget(100), 1, roots, &[Expander::Model]);
+    let mut asked_after: Vec<u32> = Vec::new();
+    let (reason, _) = drive(&mut search, |search, request| match request {
+        Request::Evaluate { ticket, .. } => Outcome::Evaluated {
+            ticket: *ticket,
+            value: valid(5.0),
+            limit: None,
+        },
+        Request::Expand { ticket, .. } => {
+            asked_after.push(search.evaluations());
+            Outcome::Unavailable {
+                ticket: *ticket,
+                passing: true,
+            }
+        }
+    });
+    assert_eq!(reason, StopReason::Evaluations);
+    let rests: Vec<u32> = asked_after
+        .windows(2)
+        .map(|pair| pair[1] - pair[0])
+        .collect();
+    assert!(rests.len() >= 2, "asked after {asked_after:?}");
+    assert!(
+        rests.windows(2).all(|pair| pair[1] > pair[0]),
+        "rests {rests:?}"
+    );
+
+    // with nothing else to do it is asked a few times more, and then the search ends
+    let roots = vec![root("seed", &single("s"))];
+    let mut search = Search::new(SearchParams::default(), 1, roots, &[Expander::Model]);
+    let mut asked = 0;
+    let (reason, _) = drive(&mut search, |_, request| match request {
+        Request::Evaluate { ticket, .. } => Outcome::Evaluated {
+            ticket: *ticket,
+            value: valid(5.0),
+            limit: None,
+        },
+        Request::Expand { ticket, .. } => {
+            asked += 1;
+            Outcome::Unavailable {
+                ticket: *ticket,
+                passing: true,
+            }
+        }
+    });
+    assert_eq!((reason, asked), (StopReason::Exhausted, 3));
+}
+
+#[test]
+fn a_model_in_flight_holds_up_no_evaluation_and_asks_are_told() {
+    let roots = vec![root("seed", &grid("s", 12)), root("space", &grid("t", 12))];
+    let mut search = Search::new(budget(80), 1, roots, &[Expander::Model]);
+    let mut asked = Vec::new();
+    // the model never answers while the search runs
+    loop {
+        let (requests, done) = fill(&mut search);
+        for request in &requests {
+            match request {
+                Request::Expand { ask, .. } => {
+                    asked.push(ask.expect("a model is asked for something"))
+                }
+                Request::Evaluate { ticket, .. } => {
+                    let outcome = Outcome::Evaluated {
+                        ticket: *ticket,
+                        value: valid(5.0),
+                        limit: None,
+                    };
+                    search.apply(&outcome).expect("in flight");
+                }
+            }
+        }
+        if done.is_some() || requests.is_empty() {
+            assert_eq!(done, Some(StopReason::Evaluations));
+            break;
+        }
+    }
+    assert_eq!(search.evaluations(), 80);
+    assert_eq!(asked.len(), 2, "as many as may be in flight: {asked:?}");
+}
+
+#[test]
 fn the_same_calls_give_the_same_state_at_every_step_and_another_seed_another() {
     let run = |seed: u64, steps: usize| {
         let roots = vec![root("seed", &grid("s", 12)), root("space", &grid("t", 12))];

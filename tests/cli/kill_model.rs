@@ -15,7 +15,7 @@ use warptree::llm::{Outcome, exchanges};
 use warptree::store::{Event, StoredRun};
 
 const THINKING: Duration = Duration::from_millis(120);
-const MOST_CALLS: usize = 16;
+const MOST_CALLS: usize = 30;
 
 /// Answers every question with a setting of the first knob it names; counts questions.
 fn serve() -> (String, Arc<Mutex<Vec<String>>>) {
@@ -112,7 +112,7 @@ fn killed_in_mid_call_a_run_loses_at_most_that_call_and_pays_for_nothing_twice()
         "--device",
         &device,
         "--budget",
-        "60",
+        "120",
         "--jobs",
         "2",
         "--out",
@@ -135,7 +135,7 @@ fn killed_in_mid_call_a_run_loses_at_most_that_call_and_pays_for_nothing_twice()
             &search
         };
         let mut child = command(args).spawn().expect("starts");
-        if kills < 8 {
+        if kills < 6 {
             let after = THINKING.mul_f64(0.5 + 3.0 * rng.random::<f64>());
             std::thread::sleep(after);
             if child.try_wait().expect("waits").is_none() {
