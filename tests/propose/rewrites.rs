@@ -23,12 +23,14 @@ const OPENING: [(&str, &str); 4] = [
 ];
 
 /// Those that change the code.
-const CHANGING: [(&str, &str); 7] = [
+const CHANGING: [(&str, &str); 9] = [
     ("vectorise", "vector loads and stores"),
     ("pad_shared", "shared-memory padding"),
     ("predicate", "short branches predicated"),
     ("hoist", "loads ahead of stores"),
     ("unroll", "unroll by 4"),
+    ("prefetch", "prefetch into registers"),
+    ("strength", "products made sums"),
     ("contract", "products and sums contracted"),
     ("dead_code", "dead code"),
 ];

@@ -3,6 +3,7 @@
 //! space; the others change the code, each in a way that is proved for every input, or do nothing. They work
 //! on any PTX: where a rewrite cannot be sure, it proposes nothing.
 
+mod carried;
 mod change;
 mod contract;
 mod counted;
@@ -15,10 +16,13 @@ mod memory;
 mod multiples;
 mod pad_shared;
 mod predicate;
+mod prefetch;
 mod register_cap;
+mod rename;
 mod residency;
 mod schedule;
 mod store_cache;
+mod strength;
 mod unroll;
 mod vectorise;
 
@@ -41,12 +45,14 @@ enum Rewrite {
 }
 
 /// In the order in which they are tried.
-const REWRITES: [Rewrite; 11] = [
+const REWRITES: [Rewrite; 13] = [
     Rewrite::Code(vectorise::changes),
     Rewrite::Code(pad_shared::changes),
     Rewrite::Code(predicate::changes),
     Rewrite::Code(hoist::changes),
     Rewrite::Code(unroll::changes),
+    Rewrite::Code(prefetch::changes),
+    Rewrite::Code(strength::changes),
     Rewrite::Code(contract::changes),
     Rewrite::Open(load_cache::propose),
     Rewrite::Open(store_cache::propose),

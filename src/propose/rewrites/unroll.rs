@@ -10,8 +10,9 @@ use super::counted::{CountedLoop, Test, counted_loops};
 use super::header::free_prefix;
 use super::kernel::Kernel;
 use super::memory::{Effect, effect, is_pure};
-use crate::ptx::edit::{Edit, apply};
-use crate::ptx::ir::{Instruction, Operand, Span};
+use super::rename::renamed;
+use crate::ptx::edit::Edit;
+use crate::ptx::ir::{Operand, Span};
 
 /// Turns in a round, in the order in which they are worth trying.
 const FACTORS: [u32; 3] = [4, 2, 8];
@@ -341,39 +342,4 @@ fn guarded_local(kernel: &Kernel<'_>, counted: &CountedLoop<'_>, name: &str) -> 
     let kept = (first..=last).all(|index| !kernel.access[index].writes.contains(&register));
     let begins = !kernel.access[first].reads.contains(&name);
     inside && same && kept && begins && register != name
-}
-
-/// The instruction's text with some registers renamed.
-fn renamed(
-    subject: &Subject<'_>,
-    instruction: &Instruction,
-    name: &dyn Fn(&str) -> Option<String>,
-) -> Option<String> {
-    let text = subject.text(instruction.span);
-    let mut edits = Vec::new();
-    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%');
-    // Words of guard and operands; the mnemonic between them holds no register.
-    let mnemonic = instruction.mnemonic_span.start - instruction.span.start
-        ..instruction.mnemonic_span.end - instruction.span.start;
-    let mut at = 0usize;
-    while at < text.len() {
-        let rest = &text[at..];
-        let length = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
-        if length == 0 {
-            at += rest.chars().next().map_or(1, char::len_utf8);
-            continue;
-        }
-        let inside = mnemonic.contains(&(at as u32));
-        if let Some(new) = name(&rest[..length]).filter(|_| !inside) {
-            edits.push(Edit {
-                span: Span {
-                    start: at as u32,
-                    end: (at + length) as u32,
-                },
-                replacement: new,
-            });
-        }
-        at += length;
-    }
-    apply(text, &edits).ok()
 }
