@@ -19,3 +19,5 @@ mod parse;
 mod policy;
 #[path = "ptx/sanitise.rs"]
 mod sanitise;
+#[path = "ptx/wild.rs"]
+mod wild;

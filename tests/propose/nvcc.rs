@@ -14,7 +14,7 @@ use warptree::task::{Catalogue, Poison, Problem, Purpose, Task};
 use crate::gpu::h200;
 
 /// Rewrites in a row that are tried.
-const DEPTH: usize = 4;
+const DEPTH: usize = 3;
 
 /// These open a knob and change no code by themselves.
 const OPENING: [&str; 4] = [
