@@ -282,7 +282,7 @@ impl Engine {
         announce: Announce<'_>,
     ) -> Result<(Vec<String>, Vec<u64>), Trouble> {
         self.fill(call, held, 0, None)?;
-        let before = self.input_digests(call, held)?;
+        let before = self.filled_digests(call, held, 0)?;
         let launches = self.prepare(call, code, held, 0)?;
         self.cuda.synchronize()?;
         announce(Stage::Launching {
@@ -565,12 +565,7 @@ impl Engine {
                 Initial::Slot(slot) => {
                     self.expect_slot(slot, region.bytes)?;
                     let (from, bytes) = self.slot_at(slot)?;
-                    let shift = match region.role {
-                        Role::Input { shiftable: true } => shift(set, bytes),
-                        Role::Input { shiftable: false }
-                        | Role::Output
-                        | Role::Workspace { .. } => 0,
-                    };
+                    let shift = turned(region.role, set, bytes);
                     self.cuda.copy(at, from.offset(shift), bytes - shift)?;
                     self.cuda.copy(at.offset(bytes - shift), from, shift)?;
                 }
@@ -719,6 +714,37 @@ impl Engine {
             found.extend(hit.map(|what| format!("`{}`: {what}", region.name)));
         }
         Ok(found)
+    }
+
+    /// Digests of the inputs as [`Engine::fill`] leaves them for set `set`, in the order of the regions; `None`
+    /// for what may be written. What comes straight from a slot has the digest that was taken when the slot was
+    /// sealed: it is not read again.
+    pub fn filled_digests(
+        &self,
+        call: &Call,
+        held: &[Held],
+        set: u32,
+    ) -> Result<Vec<Option<u64>>, Trouble> {
+        call.regions
+            .iter()
+            .zip(held)
+            .map(|(region, held)| {
+                let Role::Input { .. } = region.role else {
+                    return Ok(None);
+                };
+                let (at, bytes) = match (held, region.initial) {
+                    (Held::Shared(slot), _) => return Ok(Some(self.slot(*slot)?.digest)),
+                    (Held::Own(own), Initial::Slot(slot)) => {
+                        if turned(region.role, set, own.bytes()) == 0 {
+                            return Ok(Some(self.slot(slot)?.digest));
+                        }
+                        (own.address(), own.bytes())
+                    }
+                    (Held::Own(own), Initial::Fill(_)) => (own.address(), own.bytes()),
+                };
+                Ok(Some(self.digest(at, bytes)?))
+            })
+            .collect()
     }
 
     /// Digests of the inputs, in the order of the regions; `None` for what may be written.
@@ -896,14 +922,14 @@ pub fn ran(call: u8, error: CudaError) -> Trouble {
     }
 }
 
-/// How far set `set` of a timing moves `bytes` bytes of float inputs round: whole 256-byte lines.
-fn shift(set: u32, bytes: u64) -> u64 {
+/// How far set `set` of a timing moves the `bytes` bytes of a region round: float inputs by whole 256-byte
+/// lines, all else not at all.
+fn turned(role: Role, set: u32, bytes: u64) -> u64 {
     const STEP: u64 = 4096 + 256;
     let lines = bytes / 256;
-    if lines == 0 {
-        0
-    } else {
-        u64::from(set) * (STEP / 256) % lines * 256
+    match role {
+        Role::Input { shiftable: true } if lines > 0 => u64::from(set) * (STEP / 256) % lines * 256,
+        Role::Input { .. } | Role::Output | Role::Workspace { .. } => 0,
     }
 }
 

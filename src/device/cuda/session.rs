@@ -335,7 +335,7 @@ impl Session {
                 engine.fill(call, held, first + set, None)?;
                 let steps = engine.prepare(call, code, held, index)?;
                 engine.cuda.synchronize()?;
-                let inputs = engine.input_digests(call, held)?;
+                let inputs = engine.filled_digests(call, held, first + set)?;
                 announce(Stage::Launching {
                     call: index,
                     expected_ns: rough_ns,
