@@ -15,7 +15,7 @@ use super::{Exit, answer, note, search, session};
 use crate::cli::{BatchArgs, Global, Shard};
 use crate::driver::{Ended, Item, batch};
 use crate::evaluate::Stages;
-use crate::report::Story;
+use crate::report::{Doing, Story, opening};
 use crate::search::StopRules;
 use crate::source::{Point, Source};
 use crate::store::{Event, Line, RunConfig, RunWriter, StoredRun};
@@ -77,15 +77,10 @@ pub(super) fn run(args: &BatchArgs, global: &Global) -> anyhow::Result<Exit> {
         let texts = sources.iter().map(|(_, text)| &**text);
         (RunWriter::create(&args.out, config, texts)?, Vec::new())
     };
-    note(&format!(
-        "judging {} settings of {} on {} ({}): times are {}; run in {}",
-        items.len(),
-        args.task,
-        judge.gpu_name,
-        judge.device,
-        judge.times,
-        args.out.display()
-    ));
+    let doing = Doing::Judging {
+        settings: items.len(),
+    };
+    note(&opening(doing, &run.config, Some(judge.times), &args.out));
     let mut counter = Counter::new(items.len(), past.len());
     let ended = batch(
         &*judge.evaluator,

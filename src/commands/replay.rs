@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::cli::{Global, ReplayArgs};
-use crate::report::{Story, opening, told};
-use crate::store::{Event, RunGraph, StoredRun};
+use crate::report::{Doing, Story, opening, told};
+use crate::store::{Event, Line, RunGraph, StoredRun};
 
 use super::Exit;
 
@@ -26,7 +26,7 @@ pub(super) fn run(args: &ReplayArgs, global: &Global) -> anyhow::Result<Exit> {
     }
     let graph = RunGraph::read(&run)?;
     let story = Story::read(&run, 1)?;
-    let first = opening(&run.config, times(&run), &args.run);
+    let first = opening(doing(&run), &run.config, times(&run), &args.run);
     out.line(Duration::ZERO, &first)?;
     for told in told(&run, &graph) {
         out.line(told.at, &told.text)?;
@@ -39,6 +39,16 @@ pub(super) fn run(args: &ReplayArgs, global: &Global) -> anyhow::Result<Exit> {
     let last = story.brief(&args.run, kernel && args.run.is_dir());
     out.line(Duration::from_millis(story.elapsed_ms), last.trim_end())?;
     Ok(Exit::Success)
+}
+
+fn doing(run: &StoredRun) -> Doing {
+    if run.config.is_batch() {
+        let judged = |line: &&Line| matches!(line.event, Event::Evaluated { .. });
+        let settings = run.lines.iter().filter(judged).count();
+        Doing::Judging { settings }
+    } else {
+        Doing::Searching
+    }
 }
 
 /// The word beside the run's times: that of the first kernel that got one.

@@ -10,7 +10,7 @@ use super::session::{self, Session};
 use super::{Exit, note};
 use crate::cli::{Global, LimitArgs, ModelArgs, SearchArgs};
 use crate::propose::ProposerKind;
-use crate::report::opening;
+use crate::report::{Doing, opening};
 use crate::search::{NodeId, Plateau, SearchParams, StopRules};
 use crate::store::{FORMAT, ModelConfig, RootConfig, RunConfig, RunWriter};
 use crate::units::{Digest, Nanos};
@@ -58,7 +58,12 @@ pub(super) fn run(args: SearchArgs, global: &Global) -> anyhow::Result<Exit> {
     };
     let config = config(&judge, args.seed, global, &sources, proposers, model, stop);
     let run = RunWriter::create(&folder, config, sources.iter().map(|(_, text)| &**text))?;
-    note(&opening(&run.config, Some(judge.times), &folder));
+    note(&opening(
+        Doing::Searching,
+        &run.config,
+        Some(judge.times),
+        &folder,
+    ));
     let jobs = session::jobs(args.judge.jobs);
     Session {
         judge,

@@ -13,5 +13,5 @@ pub mod turns;
 pub use baselines::baselines_table;
 pub use checks::by_size;
 pub use page::{PageError, RunReport, bands_picture, comparison_page};
-pub use progress::{Format, Progress, Told, opening, told};
+pub use progress::{Doing, Format, Progress, Told, opening, told};
 pub use story::{Story, Winner, setting_line};

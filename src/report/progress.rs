@@ -129,11 +129,27 @@ pub struct Told {
     pub text: String,
 }
 
-/// The first line of a search; `times` is the word beside its times, where it is known.
-pub fn opening(config: &RunConfig, times: Option<&str>, folder: &Path) -> String {
+/// What a run does, for its first line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// A search.
+    Searching,
+    /// A batch: every setting was given.
+    Judging {
+        /// How many.
+        settings: usize,
+    },
+}
+
+/// The first line of a run; `times` is the word beside its times, where it is known.
+pub fn opening(doing: Doing, config: &RunConfig, times: Option<&str>, folder: &Path) -> String {
+    let doing = match doing {
+        Doing::Searching => "searching".to_owned(),
+        Doing::Judging { settings } => format!("judging {settings} settings of"),
+    };
     let times = times.map_or(String::new(), |word| format!(" times are {word};"));
     format!(
-        "searching {} on {} ({}):{times} run in {}",
+        "{doing} {} on {} ({}):{times} run in {}",
         config.task,
         config.gpu,
         config.device,

@@ -55,6 +55,13 @@ pub struct RunConfig {
     pub roots: Vec<RootConfig>,
 }
 
+impl RunConfig {
+    /// Whether every setting was given beforehand: nothing proposes.
+    pub fn is_batch(&self) -> bool {
+        self.proposers.is_empty()
+    }
+}
+
 /// Which model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

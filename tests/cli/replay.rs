@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-use warptree::store::{Line, StoredRun};
+use warptree::store::{Event, Line, StoredRun};
 
 fn text(output: &Output) -> (String, String) {
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -62,8 +62,16 @@ fn traces_are_shown_line_by_line_or_event_by_event() {
         };
         let told = replay(&[]);
         let lines: Vec<&str> = told.lines().collect();
+        let judged = run.lines.iter().map(|line| &line.event);
+        let judged = judged.filter(|event| matches!(event, Event::Evaluated { .. }));
+        let doing = match path.file_name().expect("a name").to_str() {
+            Some(name) if name.contains("-space-") || name.contains("-sample-") => {
+                format!("judging {} settings of", judged.count())
+            }
+            _ => "searching".to_owned(),
+        };
         let first = format!(
-            "searching {} on {} ({}): times are measured; run in {name}",
+            "{doing} {} on {} ({}): times are measured; run in {name}",
             run.config.task, run.config.gpu, run.config.device
         );
         assert_eq!(lines[0], first);
