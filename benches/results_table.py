@@ -1,14 +1,20 @@
 """Prints the README's table of results from recorded runs.
 
-    python3 benches/results_table.py WARPTREE traces/*-h200.jsonl.gz
+    python3 benches/results_table.py WARPTREE [--ceilings DOCTOR] traces/*-h200.jsonl.gz
 
-WARPTREE is the program; all that is shown comes from `WARPTREE show TRACE --json`.
+WARPTREE is the program; all that is shown comes from `WARPTREE show TRACE --json`. DOCTOR is what `WARPTREE doctor
+--json` printed on the same kind of GPU: with it the table tells too how far winners are from what that GPU was
+measured to do, in copied bytes or fp32 operations a second.
 """
 
+import argparse
 import json
 import re
 import subprocess
 import sys
+
+# Nanoseconds in the units that bounds are told in.
+UNITS = {"ns": 1.0, "µs": 1e3, "ms": 1e6, "s": 1e9}
 
 
 def time(nanoseconds):
@@ -30,21 +36,63 @@ def ratio(duel):
     return f"{middle:.3f}× [{low:.3f}, {high:.3f}]"
 
 
-def row(story):
+class Ceilings:
+    """What the GPU was measured to do, as shares of what its facts promise."""
+
+    def __init__(self, program, path):
+        with open(path, encoding="utf-8") as file:
+            found = [finding["measured"] for finding in json.load(file) if finding.get("measured")]
+        if not found:
+            sys.exit(f"{path} tells no ceilings: was it made by `warptree doctor --json` on a GPU?")
+        self.path, self.measured = path, found[0]
+        self.tensor_types = {task["name"]: task["tensor_types"] for task in asked(program, "tasks")}
+
+    def share(self, story, time, bound):
+        """Of the measured ceiling, where one was measured that bounds the task."""
+        config, gpu = story["config"], self.measured["gpu"]
+        if config["gpu"] != gpu:
+            sys.exit(f"{self.path} is of a {gpu}, {config['task']} was searched on a {config['gpu']}")
+        if bound is None:
+            return "–"
+        what, least = bound
+        if "bytes" in what:
+            ceiling = self.measured["copy_share"]
+        elif self.tensor_types.get(config["task"]) == []:
+            ceiling = self.measured["fp32_share"]
+        else:
+            return "–"
+        return f"{100 * least / ceiling / time:.0f} %"
+
+
+def asked(program, *words):
+    shown = subprocess.run([program, *words, "--json"], check=True, capture_output=True, text=True)
+    return json.loads(shown.stdout)
+
+
+def roofline(winner):
+    """What bounds the task, and the least time that it allows."""
+    evidence = (winner["measurement"]["diagnosis"] or {"evidence": []})["evidence"]
+    for one in evidence:
+        if told := re.match(r"\d+ % of the roofline: (.*) is ([\d.]+) (\S+)$", one["text"]):
+            return told[1], float(told[2]) * UNITS[told[3]]
+    return None
+
+
+def row(story, ceilings):
     winner = story["winner"]
     claim = winner.get("claim") or {"duels": [], "noise_floor": None, "winner": None}
     measured = claim["winner"]["median"] if claim["winner"] else median(winner)
     default = next((step["time"] for step in story["path"] if "knobs at their defaults" in step["what"]), None)
     duels = [f"{ratio(duel)} {title(duel)}" for duel in claim["duels"]]
-    evidence = (winner["measurement"]["diagnosis"] or {"evidence": []})["evidence"]
-    roofline = next((m[1] for e in evidence if (m := re.match(r"(\d+ %) of the roofline", e["text"]))), "–")
+    bound = roofline(winner)
     floor = claim["noise_floor"]
     return [
         f"`{story['config']['task']}`",
         time(measured),
         "<br>".join(duels) or "not measured",
         f"{default / measured:.1f}×" if default else "–",
-        roofline,
+        f"{100 * bound[1] / measured:.0f} %" if bound else "–",
+        *([ceilings.share(story, measured, bound)] if ceilings else []),
         f"{100 * floor:.1f} %" if floor is not None else "–",
         f"{story['evaluations']} in {story['elapsed_ms'] / 1e3:.0f} s",
     ]
@@ -55,12 +103,17 @@ def median(winner):
 
 
 def main():
-    program, *traces = sys.argv[1:]
-    head = ["task", "winner", "against", "over the space's default", "of the roofline", "noise floor", "kernels judged"]
+    parser = argparse.ArgumentParser(description="Prints the table of results from recorded runs.")
+    parser.add_argument("program", metavar="WARPTREE")
+    parser.add_argument("traces", metavar="TRACE", nargs="+")
+    parser.add_argument("--ceilings", metavar="DOCTOR", help="what `warptree doctor --json` printed on that GPU")
+    told = parser.parse_args()
+    ceilings = Ceilings(told.program, told.ceilings) if told.ceilings else None
+    head = ["task", "winner", "against", "over the space's default", "of the roofline"]
+    head += ["of the measured ceiling"] if ceilings else []
+    head += ["noise floor", "kernels judged"]
     rows = [head, ["---"] * len(head)]
-    for trace in traces:
-        shown = subprocess.run([program, "show", trace, "--json"], check=True, capture_output=True, text=True)
-        rows.append(row(json.loads(shown.stdout)))
+    rows += [row(asked(told.program, "show", trace), ceilings) for trace in told.traces]
     for cells in rows:
         print("| " + " | ".join(cells) + " |")
 

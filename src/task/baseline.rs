@@ -20,6 +20,9 @@ pub enum Operation {
     /// A Python expression over the parameters, with `torch` and `F` (torch.nn.functional) at hand; a tuple
     /// where there are several outputs.
     Torch(String),
+    /// The same with functions that are graphs of cuDNN's: `matmul(a, b)`, `attention(q, k, v, causal=False)`
+    /// giving the output and the log-sum-exp, and `attention_backward(q, k, v, o, do, lse, causal=False)`.
+    Cudnn(String),
     /// A PTX source in the task's folder.
     Kernel(String),
     /// CUDA C in the task's folder, with a `//@` header like a source's.

@@ -56,6 +56,8 @@ pub enum Variant {
     Eager,
     /// The same through `torch.compile`.
     Compiled,
+    /// A graph of cuDNN's, with the plan that its heuristics put first.
+    Graph,
     /// One of cuBLASLt's own choices; the first is the one it takes by itself.
     Algorithm {
         /// Position in the library's order, from 0.
@@ -74,7 +76,11 @@ impl Variant {
     pub fn as_called(self) -> bool {
         match self {
             Self::Eager | Self::Algorithm { index: 0, .. } => true,
-            Self::Compiled | Self::Algorithm { .. } | Self::Kernel | Self::Cuda => false,
+            Self::Compiled
+            | Self::Graph
+            | Self::Algorithm { .. }
+            | Self::Kernel
+            | Self::Cuda => false,
         }
     }
 }
@@ -84,6 +90,7 @@ impl std::fmt::Display for Variant {
         match self {
             Self::Eager => f.write_str("eager"),
             Self::Compiled => f.write_str("torch.compile"),
+            Self::Graph => f.write_str("graph"),
             Self::Algorithm { index: 0, .. } => f.write_str("default algorithm"),
             Self::Algorithm { index, of } => write!(f, "algorithm {} of {of}", index + 1),
             Self::Kernel => f.write_str("PTX"),

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 
 use super::files::{ProblemFiles, scratch};
-use super::torch::{Torch, asked};
+use super::torch::{Library, Torch, asked};
 use super::{Bench, Failure, Options, product, quartiles};
 use crate::device::cuda::protocol::Checked;
 use crate::device::cuda::timing::{abba, estimate, log_ratios, median, noise_floor, split};
@@ -226,7 +226,7 @@ impl Taken {
 
 fn interleaving(variant: Variant) -> Interleaving {
     match variant {
-        Variant::Eager | Variant::Compiled => Interleaving::Blocks,
+        Variant::Eager | Variant::Compiled | Variant::Graph => Interleaving::Blocks,
         Variant::Algorithm { .. } | Variant::Kernel | Variant::Cuda => Interleaving::Pairs,
     }
 }
@@ -279,7 +279,10 @@ impl Field<'_> {
                 Ok(self.pairs(Subject::Product(&job), flaws)?)
             }
             (Operation::Torch(expression), Variant::Eager | Variant::Compiled) => {
-                self.blocks(&bench, expression, rival.variant, flaws)
+                self.blocks(&bench, (Library::Torch, expression), rival.variant, flaws)
+            }
+            (Operation::Cudnn(expression), Variant::Graph) => {
+                self.blocks(&bench, (Library::Cudnn, expression), rival.variant, flaws)
             }
             (Operation::Kernel(file), Variant::Kernel) => {
                 let text = super::kernel::text(&bench, file)?;
@@ -292,6 +295,7 @@ impl Field<'_> {
             (
                 Operation::Product(_)
                 | Operation::Torch(_)
+                | Operation::Cudnn(_)
                 | Operation::Kernel(_)
                 | Operation::Cuda(_),
                 variant,
@@ -340,7 +344,7 @@ impl Field<'_> {
     fn blocks(
         &self,
         bench: &Bench<'_>,
-        expression: &str,
+        (library, expression): (Library, &str),
         variant: Variant,
         flaws: &mut Vec<String>,
     ) -> Result<Samples, Failure> {
@@ -348,7 +352,7 @@ impl Field<'_> {
         let earlier = self.torch.take().filter(|one| one.name == bench.name);
         let mut opened = match earlier {
             Some(opened) => opened,
-            None => self.open_torch(bench, expression)?,
+            None => self.open_torch(bench, library, expression)?,
         };
         let torch = &mut opened.torch;
         torch
@@ -388,11 +392,16 @@ impl Field<'_> {
         }
     }
 
-    fn open_torch(&self, bench: &Bench<'_>, expression: &str) -> Result<Opened, Failure> {
+    fn open_torch(
+        &self,
+        bench: &Bench<'_>,
+        library: Library,
+        expression: &str,
+    ) -> Result<Opened, Failure> {
         let folder = scratch(self.problem).map_err(Failure::Missing)?;
         let files =
             ProblemFiles::write(self.problem, folder.path(), "final").map_err(Failure::Missing)?;
-        let torch = Torch::open(&asked(bench, expression), folder.path())
+        let torch = Torch::open(&asked(bench, library, expression), folder.path())
             .map_err(|error| Failure::Missing(error.to_string()))?;
         Ok(Opened {
             name: bench.name.to_owned(),
@@ -454,6 +463,7 @@ impl Field<'_> {
                 (
                     Operation::Product(_)
                     | Operation::Torch(_)
+                    | Operation::Cudnn(_)
                     | Operation::Kernel(_)
                     | Operation::Cuda(_),
                     _,

@@ -13,6 +13,7 @@ use std::ffi::OsString;
 pub use claim::remeasure;
 pub use torch::{Torch, TorchError};
 
+use self::torch::Library;
 use super::pipeline::Pipeline;
 use crate::device::RigError;
 use crate::device::cuda::CudaDevice;
@@ -69,7 +70,12 @@ pub fn measure(
         };
         let measured = match &baseline.operation {
             Operation::Product(product) => product::measure(&bench, product, &mut baselines),
-            Operation::Torch(expression) => torch::measure(&bench, expression, &mut baselines),
+            Operation::Torch(expression) => {
+                torch::measure(&bench, Library::Torch, expression, &mut baselines)
+            }
+            Operation::Cudnn(expression) => {
+                torch::measure(&bench, Library::Cudnn, expression, &mut baselines)
+            }
             Operation::Kernel(file) => kernel::ptx(&bench, file, &mut baselines),
             Operation::Cuda(file) => kernel::cuda(&bench, file, &mut baselines),
         };

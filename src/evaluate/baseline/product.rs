@@ -178,7 +178,10 @@ mod tests {
         let task = Arc::new(catalogue.task("sgemm").expect("it loads"));
         let product = task.baselines.iter().find_map(|one| match &one.operation {
             Operation::Product(product) => Some(product),
-            Operation::Torch(_) | Operation::Kernel(_) | Operation::Cuda(_) => None,
+            Operation::Torch(_)
+            | Operation::Cudnn(_)
+            | Operation::Kernel(_)
+            | Operation::Cuda(_) => None,
         });
         let product = product.expect("sgemm names cuBLASLt");
         let size = task

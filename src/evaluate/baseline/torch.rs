@@ -1,6 +1,6 @@
-//! The `torch` provider: a small Python program, shipped inside this one, runs the task's expression in a
-//! process of its own, eagerly and through `torch.compile`, on the very inputs that candidates get. Its
-//! outputs are judged here; its raw times are taken as they come.
+//! The `torch` and `cudnn` providers: a small Python program, shipped inside this one, runs the task's
+//! expression in a process of its own, eagerly and through `torch.compile` or as a graph of cuDNN's, on the
+//! very inputs that candidates get. Its outputs are judged here; its raw times are taken as they come.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -20,7 +20,11 @@ use crate::toolchain::dialogue::{Dialogue, DialogueError};
 use crate::units::Bytes;
 use crate::verdict::{Baselines, Correctness, MeasuredBaseline, MissingBaseline, Variant};
 
-const RUNNER: &str = include_str!("torch_runner.py");
+/// The program's files: the runner, and what it imports from beside itself.
+const RUNNER: [(&str, &str); 2] = [
+    ("torch_runner.py", include_str!("torch_runner.py")),
+    ("cudnn_graphs.py", include_str!("cudnn_graphs.py")),
+];
 
 /// Importing torch and opening the GPU.
 const OPEN: Duration = Duration::from_secs(180);
@@ -43,8 +47,32 @@ const MOST_SAMPLES: usize = 32;
 const WARM_UP_ROUNDS: u32 = 20;
 const STEADY: f64 = 0.005;
 
-/// The ways of doing what an expression says, the untuned one first.
-const VARIANTS: [Variant; 2] = [Variant::Eager, Variant::Compiled];
+/// What an expression is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Library {
+    /// Operations of PyTorch.
+    Torch,
+    /// Graphs of cuDNN's, built by the runner.
+    Cudnn,
+}
+
+impl Library {
+    /// The ways of doing what an expression says, the untuned one first.
+    fn variants(self) -> &'static [Variant] {
+        match self {
+            Self::Torch => &[Variant::Eager, Variant::Compiled],
+            Self::Cudnn => &[Variant::Graph],
+        }
+    }
+
+    /// As the runner is told.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Torch => "torch",
+            Self::Cudnn => "cudnn",
+        }
+    }
+}
 
 /// PyTorch in a process of its own, with one expression.
 pub struct Torch {
@@ -96,14 +124,41 @@ enum Answer {
     Prepared(Prepared),
     Sampled(Vec<f64>),
     Finished(Finished),
-    Missing(String),
+    Missing {
+        package: Package,
+        why: String,
+    },
     Failed(String),
+}
+
+/// What Python could not import.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Package {
+    Torch,
+    Cudnn,
+}
+
+impl Package {
+    fn absent(self, python: &OsStr, why: &str) -> TorchError {
+        let python = python.display();
+        TorchError(match self {
+            Self::Torch => format!(
+                "{python} has no PyTorch ({why}); name one that has with --python or WARPTREE_PYTHON"
+            ),
+            Self::Cudnn => format!(
+                "{python} has no cuDNN frontend ({why}); `{python} -m pip install \
+                 nvidia-cudnn-frontend` brings it"
+            ),
+        })
+    }
 }
 
 /// What is run, and how it may round.
 pub(super) struct Asked<'a> {
     pub(super) python: &'a OsStr,
     pub(super) ordinal: u32,
+    pub(super) library: Library,
     pub(super) expression: &'a str,
     pub(super) math: MathMode,
 }
@@ -111,12 +166,14 @@ pub(super) struct Asked<'a> {
 impl Torch {
     /// Starts Python, imports torch and opens the GPU; `folder` gets the runner's text.
     pub(super) fn open(asked: &Asked<'_>, folder: &Path) -> Result<Self> {
-        let script = folder.join("torch_runner.py");
-        fs::write(&script, RUNNER)
-            .map_err(|error| TorchError(format!("cannot write {}: {error}", script.display())))?;
+        for (name, text) in RUNNER {
+            let file = folder.join(name);
+            fs::write(&file, text)
+                .map_err(|error| TorchError(format!("cannot write {}: {error}", file.display())))?;
+        }
         let mut command = Command::new(asked.python);
         command
-            .arg(&script)
+            .arg(RUNNER[0].0)
             .current_dir(folder)
             // it would change what float32 means
             .env_remove("NVIDIA_TF32_OVERRIDE")
@@ -144,16 +201,12 @@ impl Torch {
                 MathMode::Ieee => "ieee",
                 MathMode::Fast => "fast",
             },
+            "library": asked.library.word(),
             "expression": asked.expression,
         });
         match torch.ask(&request, OPEN)? {
             Answer::Ready(facts) => torch.facts = facts,
-            Answer::Missing(why) => {
-                return Err(TorchError(format!(
-                    "{} has no PyTorch ({why}); name one that has with --python or WARPTREE_PYTHON",
-                    asked.python.display()
-                )));
-            }
+            Answer::Missing { package, why } => return Err(package.absent(asked.python, &why)),
             other => return Err(unexpected("open", &other)),
         }
         Ok(torch)
@@ -254,16 +307,17 @@ impl Torch {
     }
 }
 
-/// Measures both ways into `baselines`.
+/// Measures every way of the library's into `baselines`.
 pub(super) fn measure(
     bench: &Bench<'_>,
+    library: Library,
     expression: &str,
     baselines: &mut Baselines,
 ) -> std::result::Result<(), Failure> {
     let missing = |error: TorchError| Failure::Missing(error.0);
     let timed = bench.pipeline.timed_problem();
     let folder = scratch(timed).map_err(Failure::Missing)?;
-    let mut torch = Torch::open(&asked(bench, expression), folder.path()).map_err(missing)?;
+    let mut torch = Torch::open(&asked(bench, library, expression), folder.path()).map_err(missing)?;
     let mut files = Vec::new();
     for (size, case) in bench.checks() {
         let problem = bench.problem(size, case)?;
@@ -271,7 +325,7 @@ pub(super) fn measure(
         let written = ProblemFiles::write(&problem, folder.path(), &label);
         files.push(((size, case), problem, written.map_err(Failure::Missing)?));
     }
-    for variant in VARIANTS {
+    for &variant in library.variants() {
         let measured = one(bench, &mut torch, variant, &files);
         match measured {
             Ok(measured) => baselines.measured.push(measured),
@@ -281,7 +335,7 @@ pub(super) fn measure(
                     reason,
                 });
                 // a runner that hung or died answers nothing more
-                torch = Torch::open(&asked(bench, expression), folder.path()).map_err(missing)?;
+                torch = Torch::open(&asked(bench, library, expression), folder.path()).map_err(missing)?;
             }
             Err(Failure::Rig(error)) => return Err(Failure::Rig(error)),
         }
@@ -344,8 +398,9 @@ fn one(
     Ok(bench.measured(variant, samples, correctness, notes)?)
 }
 
-pub(super) fn asked<'a>(bench: &Bench<'a>, expression: &'a str) -> Asked<'a> {
+pub(super) fn asked<'a>(bench: &Bench<'a>, library: Library, expression: &'a str) -> Asked<'a> {
     Asked {
+        library,
         python: &bench.options.python,
         ordinal: bench.gpu.ordinal(),
         expression,
@@ -357,6 +412,7 @@ fn word(variant: Variant) -> Result<&'static str> {
     match variant {
         Variant::Eager => Ok("eager"),
         Variant::Compiled => Ok("compiled"),
+        Variant::Graph => Ok("graph"),
         Variant::Algorithm { .. } | Variant::Kernel | Variant::Cuda => {
             Err(TorchError(format!("PyTorch has no way called {variant}")))
         }
@@ -365,7 +421,7 @@ fn word(variant: Variant) -> Result<&'static str> {
 
 fn unexpected(asked: &str, answer: &Answer) -> TorchError {
     TorchError(match answer {
-        Answer::Failed(message) | Answer::Missing(message) => message.clone(),
+        Answer::Failed(message) => message.clone(),
         other => format!("the PyTorch runner answers {asked} with {other:?}"),
     })
 }
@@ -376,7 +432,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::task::Catalogue;
+    use crate::task::{Catalogue, InputCase};
 
     /// A Python that is a shell script: it gets the runner's path and answers as it likes.
     struct Fake {
@@ -398,6 +454,7 @@ mod tests {
             let asked = Asked {
                 python: self.python.as_os_str(),
                 ordinal: 0,
+                library: Library::Torch,
                 expression: "x.t().contiguous()",
                 math: MathMode::Ieee,
             };
@@ -450,12 +507,17 @@ read sample; echo 'PASSED'
 
     #[test]
     fn what_is_missing_is_said_with_what_to_do() {
-        let absent = Fake::new(r#"read open; echo '{"missing": "ModuleNotFoundError: torch"}'"#);
-        let error = absent.error();
-        assert!(
-            error.contains("no PyTorch") && error.contains("--python"),
-            "{error}"
-        );
+        for (package, words) in [
+            ("torch", ["no PyTorch (not here)", "--python"]),
+            (
+                "cudnn",
+                ["no cuDNN frontend (not here)", "nvidia-cudnn-frontend"],
+            ),
+        ] {
+            let missing = format!(r#"{{"missing": {{"package": "{package}", "why": "not here"}}}}"#);
+            let error = Fake::new(&format!("read open; echo '{missing}'")).error();
+            assert!(words.iter().all(|part| error.contains(part)), "{error}");
+        }
         let broken = Fake::new("echo 'SyntaxError: python2' >&2; exit 1");
         let error = broken.error();
         assert!(
@@ -467,6 +529,7 @@ read sample; echo 'PASSED'
         let asked = Asked {
             python: OsStr::new("/nowhere/python3"),
             ordinal: 0,
+            library: Library::Torch,
             expression: "x",
             math: MathMode::Fast,
         };
@@ -491,25 +554,36 @@ read sample; echo 'PASSED'
         assert!(since.elapsed() < Duration::from_secs(5));
     }
 
+    /// A folder with fake packages: Python finds modules beside its script first.
+    fn with_fakes(packages: &[&str]) -> tempfile::TempDir {
+        let fakes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/baseline/fake_torch");
+        let folder = tempfile::tempdir().expect("a folder");
+        for package in packages {
+            std::os::unix::fs::symlink(fakes.join(package), folder.path().join(package))
+                .expect("linked");
+        }
+        folder
+    }
+
+    fn shipped(library: Library, expression: &str, folder: &tempfile::TempDir) -> Result<Torch> {
+        let asked = Asked {
+            python: OsStr::new("python3"),
+            ordinal: 0,
+            library,
+            expression,
+            math: MathMode::Ieee,
+        };
+        Torch::open(&asked, folder.path())
+    }
+
     /// The shipped runner with the little of PyTorch that it calls, on the CPU: a whole measurement.
     #[test]
     fn the_shipped_runner_does_what_it_is_asked() {
         if Command::new("python3").arg("--version").output().is_err() {
             return;
         }
-        let fake = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/baseline/fake_torch");
-        let folder = tempfile::tempdir().expect("a folder");
-        std::os::unix::fs::symlink(fake.join("torch"), folder.path().join("torch"))
-            .expect("Python finds modules beside the script first");
-        let open = |expression| {
-            let asked = Asked {
-                python: OsStr::new("python3"),
-                ordinal: 0,
-                expression,
-                math: MathMode::Ieee,
-            };
-            Torch::open(&asked, folder.path()).expect("it opens the fake")
-        };
+        let folder = with_fakes(&["torch"]);
+        let open = |expression| shipped(Library::Torch, expression, &folder).expect("it opens");
         let catalogue = Catalogue::open(None).expect("the tasks are here");
         let task = Arc::new(catalogue.task("transpose").expect("it loads"));
         let problem = Problem::new(&task, &task.sizes[0], task.cases[0], 3).expect("a problem");
@@ -524,7 +598,7 @@ read sample; echo 'PASSED'
         assert!(error.contains("nothing is prepared"), "{error}");
         let unknown = torch.ask(&json!({ "request": "dance" }), SAMPLE);
         assert!(matches!(unknown, Ok(Answer::Failed(why)) if why.contains("dance")));
-        for variant in VARIANTS {
+        for &variant in Library::Torch.variants() {
             let outputs = torch.check(variant, &files).expect("outputs");
             let input = problem.input_bytes("x").expect("small");
             let twice: Vec<u8> = input
@@ -558,5 +632,50 @@ read sample; echo 'PASSED'
         refused("(x * 1.0).view(torch.uint8)", "24576 elements of u8");
         refused("x * y", "name 'y' is not defined");
         refused("x *", "SyntaxError");
+    }
+
+    /// The same for graphs of cuDNN's: a product, exact on small integers.
+    #[test]
+    fn the_shipped_runner_builds_graphs_where_cudnn_can_be_imported() {
+        if Command::new("python3").arg("--version").output().is_err() {
+            return;
+        }
+        let without = shipped(Library::Cudnn, "matmul(a, b)", &with_fakes(&["torch"]));
+        let error = without.err().expect("no such package").to_string();
+        assert!(error.contains("pip install nvidia-cudnn-frontend"), "{error}");
+
+        let folder = with_fakes(&["torch", "cudnn"]);
+        let catalogue = Catalogue::open(None).expect("the tasks are here");
+        let task = Arc::new(catalogue.task("sgemm").expect("it loads"));
+        let mut size = task.sizes[0].clone();
+        let (m, n, k) = (3, 5, 4);
+        size.dims = [("M", m), ("N", n), ("K", k)]
+            .map(|(name, length)| (name.to_owned(), length as i64))
+            .into();
+        let problem = Problem::new(&task, &size, InputCase::Integers, 3).expect("a problem");
+        let files = ProblemFiles::write(&problem, folder.path(), "tiny").expect("written");
+        let floats = |name: &str| -> Vec<f32> {
+            let bytes = problem.input_bytes(name).expect("small");
+            let fours = bytes.as_chunks::<4>().0;
+            fours.iter().map(|four| f32::from_le_bytes(*four)).collect()
+        };
+        let (a, b) = (floats("a"), floats("b"));
+        let product: Vec<u8> = (0..m * n)
+            .map(|at| (0..k).map(|i| a[at / n * k + i] * b[i * n + at % n]).sum::<f32>())
+            .flat_map(f32::to_le_bytes)
+            .collect();
+
+        let mut torch = shipped(Library::Cudnn, "matmul(a, b)", &folder).expect("it opens");
+        for &variant in Library::Cudnn.variants() {
+            let outputs = torch.check(variant, &files).expect("outputs");
+            assert_eq!(outputs, [("c".to_owned(), product.clone())]);
+            let prepared = torch.prepare(variant, &files, Bytes(100)).expect("graphs");
+            assert!(prepared.sets > 1);
+            for ns in torch.sample(4).expect("times") {
+                assert!((ns - 1000.0).abs() < 1e-6, "{ns}: a microsecond a call");
+            }
+            let finished = torch.finish().expect("checked");
+            assert_eq!((finished.differing, finished.outputs), (0, u64::from(prepared.calls)));
+        }
     }
 }

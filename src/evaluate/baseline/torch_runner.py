@@ -1,4 +1,4 @@
-"""Times a PyTorch expression on behalf of warptree: one JSON object a line on stdin and on stdout.
+"""Times an expression over PyTorch tensors on behalf of warptree: one JSON object a line on stdin and on stdout.
 
 It runs what it is told, checks nothing against a reference, and chooses nothing: outputs go to files for
 the parent to judge, raw times go to the parent. The order of requests is
@@ -44,9 +44,20 @@ class Problem:
         return [b for b in self.buffers if b["role"] == "output"]
 
 
+class Missing(Exception):
+    """A package that is not here, and why it cannot be imported."""
+
+    def __init__(self, package, why):
+        super().__init__(why)
+        self.package = package
+
+
 class Runner:
     def __init__(self, told):
-        import torch
+        try:
+            import torch
+        except ImportError as error:
+            raise Missing("torch", words(error)) from error
 
         self.torch = torch
         if not torch.cuda.is_available():
@@ -59,6 +70,13 @@ class Runner:
         torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = not ieee
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = not ieee
         self.expression = told["expression"]
+        self.graphs = None
+        if told["library"] == "cudnn":
+            try:
+                from cudnn_graphs import Graphs
+            except ImportError as error:
+                raise Missing("cudnn", words(error)) from error
+            self.graphs = Graphs(torch, ieee)
         self.operations = {}
         self.dtypes = {
             "f64": torch.float64,
@@ -94,11 +112,13 @@ class Runner:
         torch = self.torch
         names = ", ".join(b["name"] for b in problem.inputs())
         scope = {"torch": torch, "F": torch.nn.functional, "math": math}
+        if self.graphs is not None:
+            scope.update(self.graphs.functions())
         scope.update(problem.scalars)
         text = f"def operation({names}):\n    return ({self.expression})\n"
         exec(compile(text, "<operation>", "exec"), scope)
         eager = scope["operation"]
-        if variant == "eager":
+        if variant in ("eager", "graph"):
             call = eager
         elif variant == "compiled":
             call = torch.compile(eager, dynamic=False)
@@ -302,8 +322,8 @@ def main():
                     runner.finish()
                 else:
                     raise ValueError(f"no such request: {request}")
-        except ImportError as error:
-            answer(missing=words(error))
+        except Missing as error:
+            answer(missing={"package": error.package, "why": str(error)})
         except Exception as error:
             answer(failed=words(error))
 

@@ -116,6 +116,7 @@ pub(super) struct RawBaseline {
 pub(super) enum Provider {
     Cublaslt,
     Torch,
+    Cudnn,
     Kernel,
     Cuda,
 }

@@ -80,6 +80,7 @@ impl Checker<'_> {
             let operation = match baseline.provider {
                 Provider::Cublaslt => Operation::Product(self.product(told, params)?),
                 Provider::Torch => Operation::Torch(told.get_ref().clone()),
+                Provider::Cudnn => Operation::Cudnn(told.get_ref().clone()),
                 Provider::Kernel => {
                     self.file(told)?;
                     Operation::Kernel(told.get_ref().clone())

@@ -1,5 +1,6 @@
 """As much of PyTorch as warptree's runner calls, on the CPU and with a clock that tells 1 µs a call."""
 
+import math
 import struct
 from types import SimpleNamespace as N
 
@@ -20,12 +21,22 @@ class Tensor:
 
     def __init__(self, data, dtype, shape):
         self.data, self.dtype, self.shape = bytearray(data), dtype, list(shape)
+        self.device = "fake"
 
     def element_size(self):
         return 4 if self.dtype == "f32" else 1
 
     def numel(self):
         return len(self.data) // self.element_size()
+
+    def dim(self):
+        return len(self.shape)
+
+    def stride(self):
+        return [math.prod(self.shape[at + 1 :]) for at in range(len(self.shape))]
+
+    def unsqueeze(self, at):
+        return self.reshape(self.shape[:at] + [1] + self.shape[at:])
 
     def is_complex(self):
         return False
@@ -89,6 +100,10 @@ def from_file(path, shared, size, dtype):
         return Tensor(source.read(size), dtype, [size])
 
 
+def empty(shape, dtype, device):
+    return Tensor(bytes(math.prod(shape) * (4 if dtype == "f32" else 1)), dtype, shape)
+
+
 def equal(a, b):
     return a.data == b.data
 
@@ -143,6 +158,8 @@ class capturing:
 
 
 class Stream(no_grad):
+    cuda_stream = 7
+
     def wait_stream(self, other):
         pass
 
