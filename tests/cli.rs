@@ -23,6 +23,8 @@ mod kill_model;
 mod replay;
 #[path = "cli/report.rs"]
 mod report;
+#[path = "cli/results_table.rs"]
+mod results_table;
 
 use std::path::Path;
 use std::process::Command;

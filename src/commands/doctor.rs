@@ -25,6 +25,19 @@ struct Finding {
     what: &'static str,
     state: State,
     detail: String,
+    /// The numbers behind the detail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured: Option<Measured>,
+}
+
+/// What a GPU does at most, and that as a share of what its facts promise.
+#[derive(Debug, Serialize)]
+struct Measured {
+    gpu: String,
+    copy_bytes_per_second: f64,
+    copy_share: f64,
+    fp32_flops_per_second: f64,
+    fp32_share: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -55,6 +68,7 @@ fn finding(what: &'static str, state: State, detail: impl Into<String>) -> Findi
         what,
         state,
         detail: detail.into(),
+        measured: None,
     }
 }
 
@@ -65,6 +79,7 @@ pub(super) fn run(global: &Global) -> anyhow::Result<Exit> {
     let mut findings = vec![tasks(global), assembler(global, ptxas)];
     findings.extend(gpus(version.as_deref(), &places));
     findings.push(torch(global));
+    findings.push(cudnn(global));
     let mut text = String::new();
     for finding in &findings {
         let word = finding.state.word();
@@ -198,12 +213,22 @@ fn measured(device: &CudaDevice) -> Result<Finding, RigError> {
         found.fp32 / 1e12,
         found.fp32_share * 100.0
     );
-    Ok(if found.copy_share.min(found.fp32_share) < FIT {
+    let told = if found.copy_share.min(found.fp32_share) < FIT {
         let detail =
             format!("{detail}; less than it should: is it shared, hot, or are its clocks capped?");
         finding("ceilings", State::Warn, detail)
     } else {
         finding("ceilings", State::Ok, detail)
+    };
+    Ok(Finding {
+        measured: Some(Measured {
+            gpu: device.gpu().name.clone(),
+            copy_bytes_per_second: found.copy,
+            copy_share: found.copy_share,
+            fp32_flops_per_second: found.fp32,
+            fp32_share: found.fp32_share,
+        }),
+        ..told
     })
 }
 
@@ -325,40 +350,58 @@ fn cublaslt(device: &CudaDevice) -> Finding {
 
 /// Whether the Python that baselines use has PyTorch, and PyTorch a GPU.
 fn torch(global: &Global) -> Finding {
-    const ASK: &str = "import torch; print(torch.__version__, torch.cuda.is_available())";
+    let python = global.python.display();
+    let said = match imported(
+        global,
+        "import torch; print(torch.__version__, torch.cuda.is_available())",
+    ) {
+        Ok(said) => said,
+        Err(why) => {
+            let detail = format!("{why}; name a Python that has PyTorch with --python");
+            return finding("torch", State::Missing, detail);
+        }
+    };
+    match said.split_once(' ') {
+        Some((version, "True")) => finding("torch", State::Ok, format!("{version} of {python}")),
+        _ => finding(
+            "torch",
+            State::Warn,
+            format!("{said} of {python}: it sees no GPU; its baselines are not measured"),
+        ),
+    }
+}
+
+/// Whether that Python can build graphs of cuDNN's.
+fn cudnn(global: &Global) -> Finding {
+    let python = global.python.display();
+    // PyTorch brings the library itself
+    let ask = "import torch, cudnn; print(cudnn.__version__, 'on cuDNN', cudnn.backend_version())";
+    match imported(global, ask) {
+        Ok(said) => finding("cudnn", State::Ok, format!("frontend {said} of {python}")),
+        Err(why) => finding(
+            "cudnn",
+            State::Missing,
+            format!(
+                "{why}; its graphs are no baselines: `{python} -m pip install nvidia-cudnn-frontend`"
+            ),
+        ),
+    }
+}
+
+/// What a line of Python prints, or why it fails.
+fn imported(global: &Global, line: &str) -> Result<String, String> {
     let python = global.python.display();
     let limits = Limits {
         time: Duration::from_secs(60),
         output: 1 << 16,
     };
     let mut command = Command::new(&global.python);
-    let done = match process::run(command.args(["-c", ASK]), limits) {
-        Ok(done) => done,
-        Err(error) => {
-            let detail = format!("{python} does not start ({error}); name a Python with --python");
-            return finding("torch", State::Missing, detail);
-        }
-    };
-    let said = done.stdout.split_whitespace().collect::<Vec<_>>();
-    match said[..] {
-        [version, "True"] => finding("torch", State::Ok, format!("{version} of {python}")),
-        [version, _] => finding(
-            "torch",
-            State::Warn,
-            format!("{version} of {python} sees no GPU; its baselines are not measured"),
-        ),
-        _ => {
-            let why = done
-                .stderr
-                .lines()
-                .last()
-                .unwrap_or("it said nothing")
-                .trim();
-            finding(
-                "torch",
-                State::Missing,
-                format!("{python} has no PyTorch ({why}); name one that has with --python"),
-            )
-        }
+    let done = process::run(command.args(["-c", line]), limits)
+        .map_err(|error| format!("{python} does not start ({error})"))?;
+    let said = done.stdout.trim();
+    if said.is_empty() {
+        let why = done.stderr.lines().last().unwrap_or("it said nothing");
+        return Err(format!("{python}: {}", why.trim()));
     }
+    Ok(said.to_owned())
 }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::{Exit, answer};
 use crate::cli::Global;
+use crate::evaluate::audit::allowed_tensor_types;
 use crate::task::{Catalogue, Level, Purpose};
 
 #[derive(Serialize)]
@@ -13,6 +14,8 @@ struct Listed {
     title: String,
     bench: Option<String>,
     spaces: Vec<String>,
+    /// Tensor-core types that its kernels may use; without any, fp32 operations bound them.
+    tensor_types: Vec<&'static str>,
 }
 
 pub(super) fn run(global: &Global) -> anyhow::Result<Exit> {
@@ -27,6 +30,7 @@ pub(super) fn run(global: &Global) -> anyhow::Result<Exit> {
         listed.push(Listed {
             bench,
             spaces: task.spaces.iter().map(|space| space.name.clone()).collect(),
+            tensor_types: allowed_tensor_types(&task),
             level: task.level,
             title: task.title,
             name,

@@ -76,11 +76,9 @@ impl Variant {
     pub fn as_called(self) -> bool {
         match self {
             Self::Eager | Self::Algorithm { index: 0, .. } => true,
-            Self::Compiled
-            | Self::Graph
-            | Self::Algorithm { .. }
-            | Self::Kernel
-            | Self::Cuda => false,
+            Self::Compiled | Self::Graph | Self::Algorithm { .. } | Self::Kernel | Self::Cuda => {
+                false
+            }
         }
     }
 }

@@ -124,10 +124,7 @@ enum Answer {
     Prepared(Prepared),
     Sampled(Vec<f64>),
     Finished(Finished),
-    Missing {
-        package: Package,
-        why: String,
-    },
+    Missing { package: Package, why: String },
     Failed(String),
 }
 
@@ -317,7 +314,8 @@ pub(super) fn measure(
     let missing = |error: TorchError| Failure::Missing(error.0);
     let timed = bench.pipeline.timed_problem();
     let folder = scratch(timed).map_err(Failure::Missing)?;
-    let mut torch = Torch::open(&asked(bench, library, expression), folder.path()).map_err(missing)?;
+    let mut torch =
+        Torch::open(&asked(bench, library, expression), folder.path()).map_err(missing)?;
     let mut files = Vec::new();
     for (size, case) in bench.checks() {
         let problem = bench.problem(size, case)?;
@@ -335,7 +333,8 @@ pub(super) fn measure(
                     reason,
                 });
                 // a runner that hung or died answers nothing more
-                torch = Torch::open(&asked(bench, library, expression), folder.path()).map_err(missing)?;
+                torch = Torch::open(&asked(bench, library, expression), folder.path())
+                    .map_err(missing)?;
             }
             Err(Failure::Rig(error)) => return Err(Failure::Rig(error)),
         }
@@ -514,7 +513,8 @@ read sample; echo 'PASSED'
                 ["no cuDNN frontend (not here)", "nvidia-cudnn-frontend"],
             ),
         ] {
-            let missing = format!(r#"{{"missing": {{"package": "{package}", "why": "not here"}}}}"#);
+            let missing =
+                format!(r#"{{"missing": {{"package": "{package}", "why": "not here"}}}}"#);
             let error = Fake::new(&format!("read open; echo '{missing}'")).error();
             assert!(words.iter().all(|part| error.contains(part)), "{error}");
         }
@@ -642,7 +642,10 @@ read sample; echo 'PASSED'
         }
         let without = shipped(Library::Cudnn, "matmul(a, b)", &with_fakes(&["torch"]));
         let error = without.err().expect("no such package").to_string();
-        assert!(error.contains("pip install nvidia-cudnn-frontend"), "{error}");
+        assert!(
+            error.contains("pip install nvidia-cudnn-frontend"),
+            "{error}"
+        );
 
         let folder = with_fakes(&["torch", "cudnn"]);
         let catalogue = Catalogue::open(None).expect("the tasks are here");
@@ -661,7 +664,11 @@ read sample; echo 'PASSED'
         };
         let (a, b) = (floats("a"), floats("b"));
         let product: Vec<u8> = (0..m * n)
-            .map(|at| (0..k).map(|i| a[at / n * k + i] * b[i * n + at % n]).sum::<f32>())
+            .map(|at| {
+                (0..k)
+                    .map(|i| a[at / n * k + i] * b[i * n + at % n])
+                    .sum::<f32>()
+            })
             .flat_map(f32::to_le_bytes)
             .collect();
 
@@ -675,7 +682,10 @@ read sample; echo 'PASSED'
                 assert!((ns - 1000.0).abs() < 1e-6, "{ns}: a microsecond a call");
             }
             let finished = torch.finish().expect("checked");
-            assert_eq!((finished.differing, finished.outputs), (0, u64::from(prepared.calls)));
+            assert_eq!(
+                (finished.differing, finished.outputs),
+                (0, u64::from(prepared.calls))
+            );
         }
     }
 }
