@@ -319,6 +319,7 @@ fn tokens_at_least(bytes: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::llm::Prices;
     use crate::llm::testing::{question, reply};
 
     struct Answers(Result<ChatReply, ChatError>);
@@ -399,6 +400,94 @@ mod tests {
         assert!(matches!(error, ChatError::Exhausted { .. }));
         assert_eq!(budget.spent().calls, 0);
         assert!(chat.complete(&ask(900), &mut Tally::default()).is_ok());
+    }
+
+    fn priced(limit: f64) -> Budget {
+        let price = Prices::embedded().of("gpt-5").expect("in the table");
+        let limits = Limits {
+            dollars: Dollars::new(limit),
+            ..Limits::default()
+        };
+        Budget::new(limits, Some(price)).expect("has a price")
+    }
+
+    fn of(budget: &Arc<Budget>, answer: Result<ChatReply, ChatError>) -> Budgeted {
+        Budgeted::new(Box::new(Answers(answer)), Arc::clone(budget))
+    }
+
+    #[test]
+    fn dollars_need_a_price_and_are_held_back_before_a_call() {
+        let limits = Limits {
+            dollars: Dollars::new(1.0),
+            ..Limits::default()
+        };
+        let error = Budget::new(limits, None).expect_err("no price").to_string();
+        assert!(error.contains("--prices"), "{error}");
+
+        // 10 dollars a million: a reply of 1000 tokens may cost a cent
+        let budget = Arc::new(priced(0.0105));
+        let mut tally = Tally::default();
+        let failing = of(&budget, Err(transient(true)));
+        assert!(failing.complete(&ask(1000), &mut tally).is_err());
+        let lost = tally.spent.dollars.expect("priced");
+        assert!(
+            lost >= Dollars::new(0.01).expect("a cent"),
+            "a call that was lost costs all it could: {lost}"
+        );
+        assert_eq!(budget.spent().dollars, Some(lost));
+        let answering = of(&budget, Ok(reply("ok")));
+        let error = answering
+            .complete(&ask(1000), &mut tally)
+            .expect_err("spent")
+            .to_string();
+        assert!(
+            error.contains("$0.01") && error.contains("may cost"),
+            "{error}"
+        );
+        assert_eq!(tally.spent.calls, 1, "nothing was sent");
+    }
+
+    #[test]
+    fn an_earlier_session_s_calls_count_those_cut_off_too() {
+        let budget = priced(1.0);
+        budget.recall_unfinished(2000, Some(1000));
+        let spent = budget.spent();
+        assert_eq!((spent.calls, spent.failed, spent.tokens), (1, 1, 2000));
+        assert!(spent.dollars.is_some_and(|dollars| dollars > Dollars::ZERO));
+    }
+
+    proptest::proptest! {
+        /// Whatever a server says of its usage: no call starts that could overrun the budget, and what is
+        /// spent never shrinks.
+        #[test]
+        fn no_usage_breaks_a_budget(
+            usages in proptest::collection::vec((proptest::prelude::any::<u64>(), proptest::prelude::any::<u64>(), proptest::prelude::any::<u64>(), 0_u32..40, 0_u32..40), 1..20),
+            most in 1_u32..5000,
+        ) {
+            let budget = Arc::new(priced(0.05));
+            let limit = budget.limits().dollars.expect("a limit");
+            let mut before = Spent::default();
+            for (input, cached, output, shrink_input, shrink_output) in usages {
+                let mut said = reply("ok");
+                said.usage = Usage {
+                    input: input.checked_shr(shrink_input).unwrap_or(0),
+                    cached,
+                    cache_written: cached,
+                    output: output.checked_shr(shrink_output).unwrap_or(0),
+                    reasoning: output,
+                };
+                let held = Hold::of(&ask(most), budget.price).dollars;
+                let committed = budget.spent().dollars.unwrap_or_default();
+                let outcome = of(&budget, Ok(said)).complete(&ask(most), &mut Tally::default());
+                assert_eq!(outcome.is_ok(), committed.saturating_add(held) <= limit);
+                let spent = budget.spent();
+                assert!(spent.tokens >= before.tokens && spent.dollars >= before.dollars);
+                assert_eq!(spent.calls, before.calls + u64::from(outcome.is_ok()));
+                before = spent;
+            }
+            let state = budget.lock();
+            assert_eq!((state.held, state.held_dollars), (0, Dollars::ZERO));
+        }
     }
 
     #[test]

@@ -9,4 +9,5 @@ mod replies;
 mod rewrites;
 mod scripted;
 mod server;
+mod small_model;
 mod transport;
