@@ -605,7 +605,8 @@ impl Pipeline {
         let measurement = Box::new(Measurement {
             score: Score {
                 correct: true,
-                instructions: InstructionScore::new(share, spilled(&cubin.resources)),
+                instructions: InstructionScore::new(share, spilled(&cubin.resources))
+                    .serialised(&cubin.advisories),
                 speedup: self.speedup(time),
                 audit: if void.is_empty() {
                     Audit::Passed

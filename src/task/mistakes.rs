@@ -3,7 +3,7 @@
 //! A mistake is an ordinary source whose first line is
 //!
 //! ```text
-//! //! expect: STAGE [| STAGE …] [; line N | ; here] [; code NAME] [; bottleneck NAME] [; only sim | ; only cuda]; WHY
+//! //! expect: STAGE [| STAGE …] [; line N | ; here] [; code NAME] [; lint NAME] [; bottleneck NAME] [; only sim | ; only cuda]; WHY
 //! ```
 //!
 //! - `STAGE`: the stage at which the verdict must end, in the words of [`Verdict::stage`]: `wrong`, `racy`,
@@ -12,6 +12,8 @@
 //! - `line N`: a finding must name line N of this file (1-based, this comment being line 1). `here`: the line
 //!   above the comment `//! ^ here`.
 //! - `code NAME`: a finding or warning must have this code: `missing-barrier`.
+//! - `lint NAME`: the front end must find this in the text, whatever a device sees; a line that is named is then the
+//!   lint's, and asked of it alone.
 //! - `bottleneck NAME`: the diagnosis must name it, in the words of [`Bottleneck`]: `shared_memory`. Only
 //!   with `measured`.
 //! - `only sim`, `only cuda`: the other kind of device cannot tell, and is not asked.
@@ -51,6 +53,8 @@ pub struct Expectation {
     pub line: Option<u32>,
     /// Code that a finding or warning must have.
     pub code: Option<String>,
+    /// Code of a finding that the text alone must give; `line` is then its line.
+    pub lint: Option<String>,
     /// What the diagnosis must say limits it.
     pub bottleneck: Option<Bottleneck>,
     /// The one kind of device that can tell; `None`: every one.
@@ -91,7 +95,7 @@ impl Expectation {
         let findings: Vec<_> = verdict.diagnostics().iter().chain(warnings).collect();
         let diagnosis = measurement.and_then(|measurement| measurement.diagnosis.as_ref());
         let names_places = measurement.is_some() || !verdict.diagnostics().is_empty();
-        if let Some(line) = self.line.filter(|_| names_places) {
+        if let Some(line) = self.line.filter(|_| names_places && self.lint.is_none()) {
             let evidence = diagnosis.map_or(&[][..], |diagnosis| &diagnosis.evidence);
             let seen: Vec<u32> = findings
                 .iter()
@@ -171,6 +175,7 @@ pub(super) fn parse(name: &str, path: &Path, text: Arc<str>) -> Result<Mistake, 
         stages,
         line: None,
         code: None,
+        lint: None,
         bottleneck: None,
         only: None,
         why: String::new(),
@@ -195,6 +200,9 @@ pub(super) fn parse(name: &str, path: &Path, text: Arc<str>) -> Result<Mistake, 
             }
             ("code", code) if !code.is_empty() && !code.contains(' ') => {
                 expect.code = Some(code.to_owned());
+            }
+            ("lint", lint) if !lint.is_empty() && !lint.contains(' ') => {
+                expect.lint = Some(lint.to_owned());
             }
             ("only", "sim") => expect.only = Some(DeviceKind::Sim),
             ("only", "cuda") => expect.only = Some(DeviceKind::Cuda),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Resources;
+use super::{Diagnostic, Resources};
 use crate::units::{Bytes, Nanos};
 
 /// Spilled bytes per thread (stores and loads of one entry) beyond which the instruction-level part is halved.
@@ -69,6 +69,19 @@ impl InstructionScore {
                 value: share.clamp(0.0, 1.0) * spill,
             },
             TargetShare::NotProfiled => Self::NotProfiled { value: spill },
+        }
+    }
+
+    /// Halves it where ptxas says that wgmma loses its overlap: what is written is not what runs.
+    pub fn serialised(self, advisories: &[Diagnostic]) -> Self {
+        let lost = advisories.iter().any(|advisory| {
+            advisory.code.starts_with("ptxas-c75") && advisory.message.contains("serialized")
+        });
+        let half = |value: f64| if lost { value / 2.0 } else { value };
+        match self {
+            Self::NotRequired { value } => Self::NotRequired { value: half(value) },
+            Self::Counted { value } => Self::Counted { value: half(value) },
+            Self::NotProfiled { value } => Self::NotProfiled { value: half(value) },
         }
     }
 
@@ -187,6 +200,23 @@ mod tests {
         assert_eq!(spilled(&[]), Bytes(0));
         let factor = |bytes| InstructionScore::new(TargetShare::NotRequired, Bytes(bytes)).factor();
         assert_eq!((factor(0), factor(128), factor(129)), (1.0, 1.0, 0.5));
+    }
+
+    #[test]
+    fn a_serialised_wgmma_loses_half() {
+        let advised = |code: &str, message: &str| Diagnostic {
+            severity: crate::verdict::Severity::Warning,
+            code: code.into(),
+            message: message.into(),
+            line: None,
+            other_line: None,
+            help: None,
+        };
+        let lost = advised("ptxas-c7510", "wgmma.mma_async instructions are serialized");
+        let injected = advised("ptxas-c7519", "warpgroup.arrive is injected");
+        let score = InstructionScore::new(TargetShare::Counted(1.0), Bytes(0));
+        assert_eq!(score.serialised(&[lost]).factor(), 0.5);
+        assert_eq!(score.serialised(&[injected]).factor(), 1.0);
     }
 
     #[test]

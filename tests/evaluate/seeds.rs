@@ -1,5 +1,6 @@
 //! The embedded tasks' own kernels through a live ptxas.
 
+use rand::SeedableRng;
 use warptree::evaluate::ptxas::Assembly;
 use warptree::source::Source;
 use warptree::task::Catalogue;
@@ -36,4 +37,47 @@ fn seeds_and_spaces_assemble_at_their_defaults_without_spills() {
             }
         }
     }
+}
+
+/// What ptxas only advises (a wgmma serialised, a wait injected, a setmaxnreg dropped) and what spills are
+/// failures of a space whose settings are meant to be fast. All 200 where `WARPTREE_SLOW=1`.
+#[test]
+fn settings_of_hopper_spaces_assemble_without_advice() {
+    let Some(assembler) = real() else { return };
+    let count = match std::env::var_os("WARPTREE_SLOW") {
+        Some(_) => 200,
+        None => 6,
+    };
+    let catalogue = Catalogue::embedded();
+    let mut assembled = 0;
+    for name in catalogue.names().unwrap() {
+        let task = catalogue.task(&name).unwrap();
+        for space in task
+            .spaces
+            .iter()
+            .filter(|s| s.text.contains(".target sm_90a"))
+        {
+            let source = Source::parse(&space.text).unwrap();
+            let mut rng = rand_pcg::Pcg64::seed_from_u64(5);
+            for _ in 0..count {
+                let candidate = source.render(&source.space().sample(&mut rng)).unwrap();
+                let setting = &candidate.setting;
+                let at = format!("{name}/{} {setting:?}", space.name);
+                match assembler
+                    .assemble(&candidate.ptx, SmArch::SM_90A, &[])
+                    .unwrap()
+                {
+                    Assembly::Cubin(cubin) => {
+                        assert!(cubin.advisories.is_empty(), "{at}: {:?}", cubin.advisories);
+                        for entry in &cubin.resources {
+                            assert_eq!(entry.spill_stores.0, 0, "{at}: {entry:?}");
+                        }
+                        assembled += 1;
+                    }
+                    other => panic!("{at}: {other:?}"),
+                }
+            }
+        }
+    }
+    assert!(assembled > 0, "no space is for Hopper");
 }

@@ -119,14 +119,14 @@ impl Pending {
         };
         match instruction.opcode.as_str() {
             "cp" if instruction.has("bulk_group") && self.written.is_some() => add(
-                "unfenced-bulk-store",
+                "missing-proxy-fence",
                 self.written,
                 "this bulk copy may read what ordinary stores wrote to shared memory, and no proxy fence lies between"
                     .to_owned(),
                 "after the stores, in every thread that stores: `fence.proxy.async.shared::cta;`, then a barrier",
             ),
             "mbarrier" if arrives(instruction) && self.multiplying.is_some() => add(
-                "stage-given-back-early",
+                "early-release",
                 self.multiplying,
                 "this thread tells others to go on while a wgmma may still read its tiles".to_owned(),
                 "put `wgmma.wait_group` between the products and the arrival",
@@ -161,7 +161,7 @@ impl Pending {
             && self.multiplying.is_some_and(|product| told.insert(product))
         {
             add(
-                "sums-not-waited-for",
+                "not-waited-for",
                 self.multiplying,
                 format!("`{name}` is used while a wgmma may still add to it"),
                 "put `wgmma.wait_group` between the products and the use of their sums",
