@@ -306,6 +306,12 @@ pub enum Builtin {
     AttentionFwd,
     /// The same, where a query sees the keys up to its own position only.
     AttentionFwdCausal,
+    /// `q[b, h, s, d]`, `k`, `v`, `o` and `dout` alike, `lse[b, h, s]` → `dq`, `dk`, `dv`, shaped as q. With
+    /// p = e^(q·kᵀ/√d − lse) and t = p ∘ (dout·vᵀ − the sum along d of dout ∘ o): dq = t·k/√d, dk = tᵀ·q/√d,
+    /// dv = pᵀ·dout. The gradient of attention where o and lse are its own.
+    AttentionBwd,
+    /// The same, where a query sees the keys up to its own position only.
+    AttentionBwdCausal,
 }
 
 /// How far an output may be from its reference.

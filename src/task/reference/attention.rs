@@ -1,10 +1,12 @@
-//! Attention: for each query, a softmax over its products with the keys weighs the values. The parts of the
-//! result are told apart here; each row is computed alone, from its own head. Pure.
+//! Attention and its gradient: for each query, a softmax over its products with the keys weighs the values.
+//! The parts of a result are told apart here; each row is computed alone, from its own head. Pure.
+
+use std::ops::Range;
 
 use super::pieces::{Arithmetic, Real};
 use crate::task::Problem;
 
-/// One output of attention over `queries[b, h, s, d]`, keys and values of the same shape.
+/// One output of attention, or of its gradient, over queries `[b, h, s, d]`, keys and values of the same shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Attention {
     /// A query sees the keys up to its own position only.
@@ -16,62 +18,112 @@ pub(super) struct Attention {
     d: u64,
 }
 
+/// Which way a task goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// From q, k and v to o and the logarithms.
+    Forward,
+    /// From those, o's gradient and the logarithms to the gradients of q, k and v.
+    Backward,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// The weighed values, d elements a query.
     Values,
     /// The natural logarithm of the weights' sum, before they are divided by it.
     LogSum,
+    /// The gradients, d elements a position.
+    Dq,
+    Dk,
+    Dv,
 }
+
+/// The inputs, in the order that a task declares them.
+const Q: usize = 0;
+const K: usize = 1;
+const V: usize = 2;
+const O: usize = 3;
+const DOUT: usize = 4;
+const LSE: usize = 5;
 
 impl Attention {
     /// The output numbered `output`; `None` where the shapes are not those of attention.
-    pub(super) fn of(causal: bool, output: usize, problem: &Problem) -> Option<Self> {
+    pub(super) fn of(
+        direction: Direction,
+        causal: bool,
+        output: usize,
+        problem: &Problem,
+    ) -> Option<Self> {
         let shapes: Vec<&[u64]> = problem.inputs().map(|input| &*input.shape).collect();
-        let wanted = &problem.outputs().nth(output)?.shape;
-        let [q @ [_, _, s, d], k, v] = shapes.as_slice() else {
-            return None;
+        let wanted = &*problem.outputs().nth(output)?.shape;
+        let q: &[u64; 4] = (*shapes.first()?).try_into().ok()?;
+        let logarithms = &q[..3];
+        let (part, inputs): (_, &[&[u64]]) = match (direction, output) {
+            (Direction::Forward, 0) => (Part::Values, &[q, q, q]),
+            (Direction::Forward, _) => (Part::LogSum, &[q, q, q]),
+            (Direction::Backward, 0) => (Part::Dq, &[q, q, q, q, q, logarithms]),
+            (Direction::Backward, 1) => (Part::Dk, &[q, q, q, q, q, logarithms]),
+            (Direction::Backward, _) => (Part::Dv, &[q, q, q, q, q, logarithms]),
         };
-        let part = match output {
-            0 => Part::Values,
-            _ => Part::LogSum,
+        let own = match part {
+            Part::LogSum => logarithms,
+            Part::Values | Part::Dq | Part::Dk | Part::Dv => q,
         };
-        let fits = q == k && q == v && wanted[..] == q[..4 - part.dropped()];
-        fits.then_some(Self {
-            causal,
-            part,
-            s: *s,
-            d: *d,
-        })
+        let [_, _, s, d] = *q;
+        (shapes == inputs && wanted == own).then_some(Self { causal, part, s, d })
     }
 
     /// Output elements of one row.
     pub(super) fn length(&self) -> u64 {
         match self.part {
-            Part::Values => self.d,
             Part::LogSum => 1,
+            Part::Values | Part::Dq | Part::Dk | Part::Dv => self.d,
         }
     }
 
     /// Products that an element takes.
     pub(super) fn terms(&self) -> u64 {
-        2 * self.s * self.d / self.length()
+        let products = match self.part {
+            Part::LogSum | Part::Values => 2,
+            Part::Dq | Part::Dk | Part::Dv => 4,
+        };
+        products * self.s * self.d / self.length()
     }
 
     /// The elements of the row numbered so, counted through all heads.
     pub(super) fn row<T: Real>(&self, row: u64, with: &Arithmetic<'_, T>) -> Vec<(T, T)> {
-        let (s, d) = (self.s, self.d);
-        let (head, position) = (row / s, row % s);
-        let keys = if self.causal { position + 1 } else { s };
-        let of_head = head * s * d..(head * s + keys) * d;
-        let q = (with.read)(0, row * d..(row + 1) * d);
-        let scale = T::of(1.0 / (d as f64).sqrt());
-        let scores: Vec<T> = (with.read)(1, of_head.clone())
-            .chunks_exact(d as usize)
-            .map(|k| {
-                let products: Vec<T> = q.iter().zip(k).map(|(q, k)| *q * *k).collect();
-                (with.sum)(&products) * scale
-            })
+        let head = Head {
+            first: row / self.s * self.s,
+            d: self.d,
+            with,
+        };
+        let position = row % self.s;
+        let seen = 0..if self.causal { position + 1 } else { self.s };
+        let seeing = if self.causal { position } else { 0 }..self.s;
+        match self.part {
+            Part::LogSum | Part::Values => self.forward(position, seen, &head),
+            Part::Dq => {
+                let (_, changes) = head.query(position, seen.clone());
+                head.gradient(&changes, K, seen, head.scale())
+            }
+            Part::Dk => {
+                let (_, changes) = head.key(position, seeing.clone());
+                head.gradient(&changes, Q, seeing, head.scale())
+            }
+            Part::Dv => {
+                let (weights, _) = head.key(position, seeing.clone());
+                head.gradient(&weights, DOUT, seeing, T::of(1.0))
+            }
+        }
+    }
+
+    fn forward<T: Real>(&self, position: u64, seen: Range<u64>, head: &Head<'_, T>) -> Vec<(T, T)> {
+        let q = head.rows(Q, position..position + 1);
+        let k = head.rows(K, seen.clone());
+        let scores: Vec<T> = k
+            .chunks_exact(self.d as usize)
+            .map(|k| head.dot(&q, k) * head.scale())
             .collect();
         let largest =
             scores.iter().fold(
@@ -82,36 +134,103 @@ impl Attention {
             .iter()
             .map(|x| T::of((*x - largest).wide().exp()))
             .collect();
-        let sum = (with.sum)(&weights);
-        match self.part {
-            Part::LogSum => {
-                let y = largest + T::of(sum.wide().ln());
-                vec![(y, T::of(y.wide().abs()))]
-            }
-            Part::Values => {
-                let weights: Vec<T> = weights.into_iter().map(with.factor).collect();
-                let v = (with.read)(2, of_head);
-                (0..d as usize)
-                    .map(|column| {
-                        let values = v[column..].iter().step_by(d as usize);
-                        let terms: Vec<T> =
-                            weights.iter().zip(values).map(|(p, v)| *p * *v).collect();
-                        let squares: f64 = terms.iter().map(|term| term.wide().powi(2)).sum();
-                        ((with.sum)(&terms) / sum, T::of(squares.sqrt()) / sum)
-                    })
-                    .collect()
-            }
+        let sum = (head.with.sum)(&weights);
+        if self.part == Part::LogSum {
+            let y = largest + T::of(sum.wide().ln());
+            return vec![(y, T::of(y.wide().abs()))];
         }
+        head.gradient(&weights, V, seen, T::of(1.0) / sum)
     }
 }
 
-impl Part {
-    /// Inner dimensions of the inputs that this output lacks.
-    fn dropped(self) -> usize {
-        match self {
-            Self::Values => 0,
-            Self::LogSum => 1,
-        }
+/// The rows of one head.
+struct Head<'a, T> {
+    /// Number of its first row.
+    first: u64,
+    d: u64,
+    with: &'a Arithmetic<'a, T>,
+}
+
+impl<T: Real> Head<'_, T> {
+    fn rows(&self, input: usize, positions: Range<u64>) -> Vec<T> {
+        let at = |position| (self.first + position) * self.d;
+        (self.with.read)(input, at(positions.start)..at(positions.end))
+    }
+
+    fn logarithms(&self, positions: Range<u64>) -> Vec<T> {
+        let at = |position| self.first + position;
+        (self.with.read)(LSE, at(positions.start)..at(positions.end))
+    }
+
+    fn scale(&self) -> T {
+        T::of(1.0 / (self.d as f64).sqrt())
+    }
+
+    fn dot(&self, a: &[T], b: &[T]) -> T {
+        let products: Vec<T> = a.iter().zip(b).map(|(a, b)| *a * *b).collect();
+        (self.with.sum)(&products)
+    }
+
+    /// A query's weight of each key, and the gradient of its score.
+    fn query(&self, position: u64, seen: Range<u64>) -> (Vec<T>, Vec<T>) {
+        let own = |input| self.rows(input, position..position + 1);
+        let (q, dout) = (own(Q), own(DOUT));
+        let removed = self.dot(&dout, &own(O));
+        let logarithm = self.logarithms(position..position + 1);
+        let (k, v) = (self.rows(K, seen.clone()), self.rows(V, seen));
+        k.chunks_exact(self.d as usize)
+            .zip(v.chunks_exact(self.d as usize))
+            .map(|(k, v)| {
+                let score = self.dot(&q, k) * self.scale();
+                let weight = T::of((score - logarithm[0]).wide().exp());
+                (weight, weight * (self.dot(&dout, v) - removed))
+            })
+            .unzip()
+    }
+
+    /// Each query's weight of a key, and the gradient of its score.
+    fn key(&self, position: u64, seeing: Range<u64>) -> (Vec<T>, Vec<T>) {
+        let own = |input| self.rows(input, position..position + 1);
+        let (k, v) = (own(K), own(V));
+        let logarithms = self.logarithms(seeing.clone());
+        let all = |input| self.rows(input, seeing.clone());
+        let (q, o, dout) = (all(Q), all(O), all(DOUT));
+        (0..logarithms.len())
+            .map(|query| {
+                let own = query * self.d as usize..(query + 1) * self.d as usize;
+                let dout = &dout[own.clone()];
+                let score = self.dot(&q[own.clone()], &k) * self.scale();
+                let weight = T::of((score - logarithms[query]).wide().exp());
+                let removed = self.dot(dout, &o[own]);
+                (weight, weight * (self.dot(dout, &v) - removed))
+            })
+            .unzip()
+    }
+
+    /// Each column of some rows of an input, weighed, added and scaled; and the scale of its terms.
+    fn gradient(
+        &self,
+        weights: &[T],
+        input: usize,
+        positions: Range<u64>,
+        scale: T,
+    ) -> Vec<(T, T)> {
+        let rows = self.rows(input, positions);
+        let weights: Vec<T> = weights
+            .iter()
+            .map(|weight| (self.with.factor)(*weight))
+            .collect();
+        (0..self.d as usize)
+            .map(|column| {
+                let column = rows[column..].iter().step_by(self.d as usize);
+                let terms: Vec<T> = weights.iter().zip(column).map(|(p, x)| *p * *x).collect();
+                let squares: f64 = terms.iter().map(|term| term.wide().powi(2)).sum();
+                (
+                    (self.with.sum)(&terms) * scale,
+                    T::of(squares.sqrt()) * scale,
+                )
+            })
+            .collect()
     }
 }
 
@@ -161,6 +280,55 @@ mod tests {
                 (y[0] - wanted).abs() < 1e-12,
                 "{causal} {part:?} {at}: {y:?}"
             );
+        }
+    }
+
+    /// The gradients are those that small steps show, where o and the logarithms are the forward's own.
+    #[test]
+    fn gradients_are_slopes() {
+        let (s, d) = (3u64, 2usize);
+        let values =
+            |seed: f64| -> Vec<f64> { (0..6).map(|i| ((i as f64 + 1.0) * seed).sin()).collect() };
+        let inputs = [values(1.1), values(2.3), values(0.7)];
+        let dout = values(1.9);
+        let run = |causal, part, inputs: &[Vec<f64>]| -> Vec<f64> {
+            let attention = Attention {
+                causal,
+                part,
+                s,
+                d: d as u64,
+            };
+            let with = Arithmetic {
+                read: &|input, range: std::ops::Range<u64>| {
+                    inputs[input][range.start as usize..range.end as usize].to_vec()
+                },
+                sum: &|terms: &[f64]| terms.iter().sum(),
+                factor: &|weight| weight,
+            };
+            let rows = (0..s).flat_map(|row| attention.row(row, &with));
+            rows.map(|(y, _)| y).collect()
+        };
+        for causal in [false, true] {
+            let o = run(causal, Part::Values, &inputs);
+            let lse = run(causal, Part::LogSum, &inputs);
+            let mut all = inputs.to_vec();
+            all.extend([o, dout.clone(), lse]);
+            for (input, part) in [(Q, Part::Dq), (K, Part::Dk), (V, Part::Dv)] {
+                let gradient = run(causal, part, &all);
+                for (at, slope) in gradient.iter().enumerate() {
+                    let loss = |step: f64| -> f64 {
+                        let mut moved = inputs.to_vec();
+                        moved[input][at] += step;
+                        let o = run(causal, Part::Values, &moved);
+                        o.iter().zip(&dout).map(|(o, g)| o * g).sum()
+                    };
+                    let seen = (loss(1e-5) - loss(-1e-5)) / 2e-5;
+                    assert!(
+                        (seen - slope).abs() < 1e-8,
+                        "{causal} {part:?} {at}: {seen} {slope}"
+                    );
+                }
+            }
         }
     }
 }

@@ -52,6 +52,8 @@ impl Form {
             | Builtin::Conv2d3x3
             | Builtin::AttentionFwd
             | Builtin::AttentionFwdCausal
+            | Builtin::AttentionBwd
+            | Builtin::AttentionBwdCausal
             | Builtin::Fft => Pieces::of(builtin, output, problem).map(Self::Pieces),
         }
     }

@@ -139,6 +139,11 @@ impl Builtin {
                 &[4, 4, 4],
                 &[4, 3],
             ),
+            Self::AttentionBwd | Self::AttentionBwdCausal => (
+                "five inputs of 4 dimensions, one of 3, three outputs of 4",
+                &[4, 4, 4, 4, 4, 3],
+                &[4, 4, 4],
+            ),
             Self::Fft => ("one input of 3 dimensions, one output of 3", &[3], &[3]),
         };
         let ranks = |role: Role| -> Vec<usize> {

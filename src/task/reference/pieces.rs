@@ -6,7 +6,7 @@ use std::ops::{Add, Div, Mul, Neg, Range, Sub};
 
 use statrs::function::erf::erf;
 
-use super::attention::Attention;
+use super::attention::{Attention, Direction};
 use crate::task::{Builtin, Problem};
 
 /// Added to a mean of squares before its root is taken.
@@ -85,8 +85,12 @@ impl Pieces {
     /// Those of the output numbered `output`. Checks that the problem's shapes are what the reference takes.
     pub(super) fn of(builtin: Builtin, output: usize, problem: &Problem) -> Result<Self, String> {
         let attention = match builtin {
-            Builtin::AttentionFwd => Attention::of(false, output, problem),
-            Builtin::AttentionFwdCausal => Attention::of(true, output, problem),
+            Builtin::AttentionFwd => Attention::of(Direction::Forward, false, output, problem),
+            Builtin::AttentionFwdCausal => Attention::of(Direction::Forward, true, output, problem),
+            Builtin::AttentionBwd => Attention::of(Direction::Backward, false, output, problem),
+            Builtin::AttentionBwdCausal => {
+                Attention::of(Direction::Backward, true, output, problem)
+            }
             Builtin::Silu
             | Builtin::Gelu
             | Builtin::Softmax
@@ -153,7 +157,9 @@ impl Pieces {
                 | Builtin::Sgemm
                 | Builtin::GemmNt
                 | Builtin::AttentionFwd
-                | Builtin::AttentionFwdCausal,
+                | Builtin::AttentionFwdCausal
+                | Builtin::AttentionBwd
+                | Builtin::AttentionBwdCausal,
                 _,
             ) => {
                 return Err(format!(
