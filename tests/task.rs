@@ -69,7 +69,8 @@ fn every_embedded_source_renders() {
             let source =
                 Source::parse(text).unwrap_or_else(|error| panic!("{name}/{file}: {error}"));
             let mut rng = rand_pcg::Pcg64::seed_from_u64(1);
-            let sampled = (0..200).map(|_| source.space().sample(&mut rng));
+            let count = if source.space().len() > 1 { 200 } else { 0 };
+            let sampled = (0..count).map(|_| source.space().sample(&mut rng));
             for point in sampled.chain([source.space().default_point().unwrap()]) {
                 let candidate = source.render(&point).unwrap();
                 let setting = &candidate.setting;

@@ -8,7 +8,9 @@ use warptree::device::{Buffer, Contents, Device, Gpu, Job, SimDevice};
 use warptree::evaluate::verify::{Depth, Subject, Verified, Verifier};
 use warptree::expr::Value;
 use warptree::source::{Candidate, LaunchPlan, Point, Source};
-use warptree::task::{Catalogue, Poison, Problem, Purpose, Role, Task};
+use warptree::task::compare::{Got, compare};
+use warptree::task::reference::expected;
+use warptree::task::{Catalogue, Poison, Problem, Purpose, Role, Size, Task};
 use warptree::units::Bytes;
 use warptree::verdict::{Bottleneck, Verdict};
 
@@ -83,20 +85,7 @@ impl Judge {
             .unwrap();
         let problem = &self.problems()[at];
         let plan = self.plan(&candidate, problem);
-        let buffers: Vec<Buffer> = problem
-            .buffers
-            .iter()
-            .map(|buffer| Buffer {
-                name: buffer.name.clone(),
-                dtype: buffer.dtype,
-                bytes: Bytes(buffer.bytes.0),
-                writable: buffer.role == Role::Output,
-                contents: match problem.generator(&buffer.name) {
-                    Some(generator) => Contents::Generated(generator),
-                    None => Contents::Fill(Poison::Nan.byte()),
-                },
-            })
-            .collect();
+        let buffers = poisoned(problem);
         let job = Job {
             module: candidate.module.as_ref().unwrap(),
             cubin: None,
@@ -120,6 +109,21 @@ impl Judge {
             .collect();
         (diagnosis.bottleneck, lines, timed.time.nanos().get())
     }
+}
+
+/// A problem's buffers before a launch.
+fn poisoned(problem: &Problem) -> Vec<Buffer> {
+    let buffer = |buffer: &warptree::task::Buffer| Buffer {
+        name: buffer.name.clone(),
+        dtype: buffer.dtype,
+        bytes: Bytes(buffer.bytes.0),
+        writable: buffer.role == Role::Output,
+        contents: match problem.generator(&buffer.name) {
+            Some(generator) => Contents::Generated(generator),
+            None => Contents::Fill(Poison::Nan.byte()),
+        },
+    };
+    problem.buffers.iter().map(buffer).collect()
 }
 
 /// It was not run: the simulator does not know some of its instructions.
@@ -309,5 +313,60 @@ fn estimates_of_known_settings() {
                 nanos / 1e3
             );
         }
+    }
+}
+
+/// Scores that cancel, rows with a single key, two keys that tie: an honest kernel is never refused for its inputs.
+#[test]
+fn attention_is_right_whatever_its_inputs() {
+    let size = Size {
+        purpose: Purpose::Edge,
+        dims: [("b", 1), ("h", 2), ("s", 17)]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into(),
+    };
+    for name in [
+        "attention_fwd",
+        "attention_fwd_causal",
+        "attention_bwd",
+        "attention_bwd_causal",
+    ] {
+        let judge = Judge::new(name);
+        let source = Source::parse(&judge.task.seed).unwrap();
+        let point = source.space().default_point().unwrap();
+        let candidate = source.render(&point).unwrap();
+        let problems: Vec<Problem> = (0..20)
+            .flat_map(|seed| judge.task.cases.iter().map(move |case| (seed, *case)))
+            .map(|(seed, case)| Problem::new(&judge.task, &size, case, seed).unwrap())
+            .collect();
+        let wrong: Vec<String> = problems
+            .par_iter()
+            .flat_map_iter(|problem| {
+                let job = Job {
+                    module: candidate.module.as_ref().unwrap(),
+                    cubin: None,
+                    registers: &[],
+                    plan: &judge.plan(&candidate, problem),
+                    buffers: &poisoned(problem),
+                    sampled: &[],
+                };
+                let execution = judge.device.execute(&job).unwrap();
+                let expected = expected(problem, std::time::Duration::from_secs(60)).unwrap();
+                let mismatches = expected.into_iter().filter_map(move |expected| {
+                    let outputs = &execution.outputs;
+                    let (_, got) = outputs.iter().find(|(name, _)| *name == expected.output)?;
+                    let mismatch =
+                        compare(problem, &expected, Got::Whole(got), Poison::Nan).err()?;
+                    Some(format!("seed {}: {mismatch:?}", problem.seed))
+                });
+                mismatches.collect::<Vec<_>>()
+            })
+            .collect();
+        assert!(
+            wrong.is_empty(),
+            "{name}: {} wrong, first:\n{}",
+            wrong.len(),
+            wrong[0]
+        );
     }
 }

@@ -136,8 +136,14 @@ impl Attention {
             .collect();
         let sum = (head.with.sum)(&weights);
         if self.part == Part::LogSum {
-            let y = largest + T::of(sum.wide().ln());
-            return vec![(y, T::of(y.wide().abs()))];
+            // What each score's products were before they cancelled, weighed as the scores are.
+            let spread = weights.iter().zip(k.chunks_exact(self.d as usize));
+            let spread = spread.map(|(weight, k)| {
+                let squares = q.iter().zip(k).map(|(q, k)| (*q * *k).wide().powi(2));
+                weight.wide() * squares.sum::<f64>().sqrt()
+            });
+            let scale = spread.sum::<f64>() / sum.wide() * head.scale().wide();
+            return vec![(largest + T::of(sum.wide().ln()), T::of(scale))];
         }
         head.gradient(&weights, V, seen, T::of(1.0) / sum)
     }
