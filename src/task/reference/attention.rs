@@ -142,7 +142,8 @@ impl Attention {
                 let squares = q.iter().zip(k).map(|(q, k)| (*q * *k).wide().powi(2));
                 weight.wide() * squares.sum::<f64>().sqrt()
             });
-            let scale = spread.sum::<f64>() / sum.wide() * head.scale().wide();
+            // An error of the sum relative to itself is one of its logarithm as it stands.
+            let scale = 1.0 + spread.sum::<f64>() / sum.wide() * head.scale().wide();
             return vec![(largest + T::of(sum.wide().ln()), T::of(scale))];
         }
         head.gradient(&weights, V, seen, T::of(1.0) / sum)
