@@ -54,6 +54,8 @@ impl SimDevice {
                 "inputs not written",
                 "no read of unwritten memory",
                 "shared-memory races between warps",
+                "asynchronous copies and products waited for, and shared memory not given back before",
+                "proxy fences between ordinary stores and asynchronous reads of shared memory",
                 "barriers reached by whole warps",
                 "blocks do not overwrite each other's result",
             ]
@@ -62,6 +64,7 @@ impl SimDevice {
             cannot_check: [
                 "the time: estimated, not measured",
                 "order between blocks through flags in global memory",
+                "order of bulk copies and ordinary accesses in global memory",
                 "races between lanes of one warp",
             ]
             .map(String::from)
@@ -262,6 +265,7 @@ impl SimDevice {
             resident_blocks: resident.blocks.saturating_mul(self.gpu.sm_count),
             blocks: None,
             cache_bytes: None,
+            skip_products: false,
             registers,
         }
     }
@@ -301,6 +305,7 @@ impl SimDevice {
         };
         Options {
             checks: false,
+            skip_products: true,
             budget: TIMING_BUDGET,
             blocks: Some(sample),
             cache_bytes: Some(cache),

@@ -602,7 +602,14 @@ impl Small {
 pub(crate) fn to_tf32(bits: u32, rounding: Rounding, relu: bool) -> u32 {
     const DROPPED: u32 = 13;
     if f32::from_bits(bits).is_nan() {
-        return Format::F32.nan() as u32;
+        // Half away from zero keeps what it can of a NaN; the others give the one whose kept bits are set.
+        let kept = match rounding {
+            Rounding::NearestAway => bits,
+            Rounding::NearestEven | Rounding::Zero | Rounding::Down | Rounding::Up => {
+                Format::F32.nan() as u32
+            }
+        };
+        return kept >> DROPPED << DROPPED;
     }
     if relu && bits >> 31 != 0 {
         return 0;

@@ -56,6 +56,7 @@ pub fn options() -> Options {
         resident_blocks: 1056,
         blocks: None,
         cache_bytes: None,
+        skip_products: false,
         registers: None,
     }
 }

@@ -120,43 +120,11 @@ impl Block {
             return Err(fault(env, at.pc, FindingKind::DivergentBarrier, message));
         }
         let columns = usize::from(product.columns);
-        let depth = product.depth();
-        let b_bits = self.warps[at.warp].regs(at.frame).w(product.b)[0];
-        let b = Operand {
-            descriptor: Descriptor::of(b_bits),
-            ty: product.b_type,
-            row_major: product.transpose_b,
-            first_row: 0,
-            rows: u32::from(product.columns),
+        let factors = if env.options.skip_products {
+            None
+        } else {
+            Some(self.factors(env, at, product)?)
         };
-        let mut b_values = vec![0.0; depth * columns];
-        self.operand(env, at, b, "B")?;
-        b.read(&self.shared, product.negate_b, columns, &mut b_values);
-        let mut a_values = vec![0.0; depth * ROWS];
-        match product.a {
-            Side::Descriptor(slot) => {
-                let bits = self.warps[at.warp].regs(at.frame).w(slot)[0];
-                let a = Operand {
-                    descriptor: Descriptor::of(bits),
-                    ty: product.a_type,
-                    row_major: product.transpose_a,
-                    first_row: (at.warp % WARPGROUP * ROWS) as u32,
-                    rows: ROWS as u32,
-                };
-                self.operand(env, at, a, "A")?;
-                a.read(&self.shared, product.negate_a, ROWS, &mut a_values);
-            }
-            Side::Registers(slots) => {
-                let regs = self.warps[at.warp].regs(at.frame);
-                let rows = slots.map(|slot| regs.n(slot));
-                self.untouched(env, at, &slots);
-                a_of_registers(product, &rows, &mut a_values);
-                for slot in slots {
-                    let absolute = at.frame.narrow + usize::from(slot);
-                    self.warps[at.warp].products.operands.insert(absolute);
-                }
-            }
-        }
         let warp = &mut self.warps[at.warp];
         let known = (warp.products.list.iter())
             .position(|other| other.d == product.d && other.frame == at.frame);
@@ -189,19 +157,62 @@ impl Block {
         if !adds {
             under_way.values.fill(0.0);
         }
-        multiply(
-            env.arch,
-            &a_values,
-            &b_values,
-            columns,
-            &mut under_way.values,
-        );
+        if let Some((a, b)) = factors {
+            multiply(env.arch, &a, &b, columns, &mut under_way.values);
+        }
         if product.halves {
             for value in &mut under_way.values {
                 *value = half::f16::from_f32(*value).to_f32();
             }
         }
         Ok(())
+    }
+
+    /// The values of both operands, A by depth and then by row, B by depth and then by column.
+    fn factors(
+        &mut self,
+        env: &mut Env<'_>,
+        at: At,
+        product: &Product,
+    ) -> Result<(Vec<f32>, Vec<f32>), Stop> {
+        let columns = usize::from(product.columns);
+        let depth = product.depth();
+        let bits = self.warps[at.warp].regs(at.frame).w(product.b)[0];
+        let b = Operand {
+            descriptor: Descriptor::of(bits),
+            ty: product.b_type,
+            row_major: product.transpose_b,
+            first_row: 0,
+            rows: u32::from(product.columns),
+        };
+        self.operand(env, at, b, "B")?;
+        let mut b_values = vec![0.0; depth * columns];
+        b.read(&self.shared, product.negate_b, columns, &mut b_values);
+        let mut a_values = vec![0.0; depth * ROWS];
+        match product.a {
+            Side::Descriptor(slot) => {
+                let bits = self.warps[at.warp].regs(at.frame).w(slot)[0];
+                let a = Operand {
+                    descriptor: Descriptor::of(bits),
+                    ty: product.a_type,
+                    row_major: product.transpose_a,
+                    first_row: (at.warp % WARPGROUP * ROWS) as u32,
+                    rows: ROWS as u32,
+                };
+                self.operand(env, at, a, "A")?;
+                a.read(&self.shared, product.negate_a, ROWS, &mut a_values);
+            }
+            Side::Registers(slots) => {
+                let rows = slots.map(|slot| self.warps[at.warp].regs(at.frame).n(slot));
+                self.untouched(env, at, &slots);
+                a_of_registers(product, &rows, &mut a_values);
+                for slot in slots {
+                    let absolute = at.frame.narrow + usize::from(slot);
+                    self.warps[at.warp].products.operands.insert(absolute);
+                }
+            }
+        }
+        Ok((a_values, b_values))
     }
 
     /// Reports registers that another product under way still owns.
