@@ -426,34 +426,38 @@ fn compare(world: &Arc<World>, quality: Quality, seeds: u64) -> Outcome<Comparis
         tokens: Some(BUDGET),
         ..Budget::default()
     };
-    let make = |_: Method, seed: u64| -> Result<Box<dyn Proposer>, ProposeError> {
-        Ok(Box::new(Scripted {
-            world: Arc::clone(world),
-            quality,
-            seed,
-        }))
-    };
     let sources = [start];
-    let bench = Bench {
-        task: Some(&world.task),
-        evaluator: &**world,
-        rewrites: None,
-        model: Some(&make),
-        deterministic_model: true,
-        sources: &sources,
-        config: &config,
-        budget,
-        turns: 8,
-        jobs: 1,
-        folder: folder.path(),
+    let one = |method: Method, seed: u64| {
+        let make = |_: Method, seed: u64| -> Result<Box<dyn Proposer>, ProposeError> {
+            Ok(Box::new(Scripted {
+                world: Arc::clone(world),
+                quality,
+                seed,
+            }))
+        };
+        let bench = Bench {
+            task: Some(&world.task),
+            evaluator: &**world,
+            rewrites: None,
+            model: Some(&make),
+            deterministic_model: true,
+            sources: &sources,
+            config: &config,
+            budget,
+            turns: 8,
+            jobs: 1,
+            folder: folder.path(),
+        };
+        bench.run(method, seed, &AtomicBool::new(false))
     };
-    let interrupt = AtomicBool::new(false);
-    let mut series = Vec::new();
-    for method in METHODS {
-        for seed in 0..seeds {
-            series.push(bench.run(method, seed, &interrupt)?);
-        }
-    }
+    let wanted: Vec<(Method, u64)> = METHODS
+        .into_iter()
+        .flat_map(|method| (0..seeds).map(move |seed| (method, seed)))
+        .collect();
+    let series = wanted
+        .into_par_iter()
+        .map(|(method, seed)| one(method, seed))
+        .collect::<Result<Vec<_>, _>>()?;
     Ok(Comparison {
         task: world.name.clone(),
         gpu: world.config.gpu.clone(),

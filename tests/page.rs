@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use tempfile::TempDir;
+use warptree::compare::{Budget, Comparison, Cost, Judged, Method, Remeasured, Series};
 use warptree::llm::{
     ChatReply, ChatRequest, Exchange, Finish, Message, Outcome, Speaker, Spent, Usage,
 };
 use warptree::propose::Ask;
-use warptree::report::RunReport;
+use warptree::report::{RunReport, comparison_page};
 use warptree::search::{Expander, Grown, NodeId, Ticket};
 use warptree::source::{Point, Setting};
 use warptree::store::{Asked, Event, Line, Objects, RootConfig, StoredChild, StoredRun};
@@ -170,6 +171,45 @@ fn exchange() -> Exchange {
             usage: Usage::default(),
         }),
         duration_ms: 1,
+    }
+}
+
+/// Two methods, three seeds, ten kernels each.
+fn compared() -> Comparison {
+    let judged = |method: Method, seed: u64, nth: u64| Judged {
+        stage: if nth % 3 == 0 { HOSTILE } else { "measured" }.to_owned(),
+        time: Nanos::new(1e6 / (nth + seed + u64::from(method == Method::Search)) as f64)
+            .filter(|_| nth % 3 != 0),
+        turn: nth as u32 % 4,
+        cost: Cost {
+            evaluations: nth,
+            ..Cost::default()
+        },
+    };
+    let series = [Method::Search, Method::Refine]
+        .into_iter()
+        .flat_map(|method| (0..3).map(move |seed| (method, seed)))
+        .map(|(method, seed)| Series {
+            method,
+            seed,
+            judged: (1..=10).map(|nth| judged(method, seed, nth)).collect(),
+            winner: Some(Remeasured {
+                time: judged(method, seed, 10).time,
+                refuted: 0,
+            }),
+        });
+    Comparison {
+        task: HOSTILE.to_owned(),
+        gpu: "NVIDIA H200".to_owned(),
+        device: "sim:H200".to_owned(),
+        model: Some(HOSTILE.to_owned()),
+        label: "estimated".to_owned(),
+        budget: Budget {
+            evaluations: Some(10),
+            ..Budget::default()
+        },
+        baseline: Nanos::new(1.5e5).map(|time| ("seed".to_owned(), time)),
+        series: series.collect(),
     }
 }
 
@@ -352,8 +392,15 @@ fn in_a_browser() {
     let small = trace("sgemm-h200");
     let report = RunReport::read(&small, &[]).expect("it reads");
     let file = write(folder.path(), "sgemm.html", &report.page().expect("a page"));
+    let comparison = comparison_page(&compared()).expect("a page");
+    let compared = write(folder.path(), "compared.html", &comparison);
     for (width, height) in [(400, 800), (1400, 1000)] {
         page.size(width, height);
+        page.open(&compared);
+        assert_eq!(
+            page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"),
+            json!(true)
+        );
         page.open(&file);
         assert_eq!(
             page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"),

@@ -34,6 +34,8 @@ pub enum Scale {
 pub enum Format {
     /// As a number.
     Number,
+    /// As a whole number.
+    Count,
     /// Nanoseconds, as a time.
     Time,
     /// A share of 1, as per cent.
@@ -91,7 +93,7 @@ impl Axis {
             low: 1.0_f64.min(count as f64 - 1.0).max(0.0),
             high: count.max(2) as f64,
             scale: Scale::Linear,
-            format: Format::Number,
+            format: Format::Count,
         }
     }
 
@@ -124,7 +126,14 @@ impl Axis {
     /// Round values between the ends, as they are written.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         let values = match self.scale {
-            Scale::Linear => linear(self.low, self.high),
+            Scale::Linear => {
+                let least = if self.format == Format::Count {
+                    1.0
+                } else {
+                    0.0
+                };
+                linear(self.low, self.high, least)
+            }
             Scale::Log => logarithmic(self.low, self.high),
         };
         values
@@ -135,7 +144,7 @@ impl Axis {
 
     fn written(&self, value: f64) -> String {
         match self.format {
-            Format::Number => number(value),
+            Format::Number | Format::Count => number(value),
             Format::Percent => format!("{:.0} %", value * 100.0),
             Format::Ratio => format!("{}×", number(value)),
             Format::Time => match Nanos::new(value) {
@@ -146,8 +155,8 @@ impl Axis {
     }
 }
 
-fn linear(low: f64, high: f64) -> Vec<f64> {
-    let rough = (high - low) / TICKS;
+fn linear(low: f64, high: f64, least: f64) -> Vec<f64> {
+    let rough = ((high - low) / TICKS).max(least);
     let power = 10_f64.powf(rough.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0]
         .into_iter()

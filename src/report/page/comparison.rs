@@ -92,13 +92,19 @@ pub fn bands_picture(comparison: &Comparison) -> Option<Picture> {
         .map(|method| (method, comparison.bands(method)))
         .collect();
     let times = bands.iter().flat_map(|(_, bands)| bands);
-    let baseline = comparison.baseline.as_ref();
-    let shown = times
+    let shown: Vec<f64> = times
         .clone()
         .flat_map(|band| [band.low, band.median])
         .flatten()
-        .chain(baseline.map(|(_, time)| *time))
-        .map(Nanos::get);
+        .map(Nanos::get)
+        .collect();
+    // a baseline far from every method would flatten the curves
+    let slowest = shown.iter().copied().fold(0.0, f64::max);
+    let baseline = comparison.baseline.as_ref();
+    let baseline = baseline.filter(|(_, time)| time.get() <= 2.0 * slowest);
+    let shown = shown
+        .into_iter()
+        .chain(baseline.map(|(_, time)| time.get()));
     let label = format!("best so far, {}", comparison.label);
     let y = Axis::covering(&label, Format::Time, shown)?;
     let end = times.map(|band| band.cost).fold(0.0, f64::max);
