@@ -153,7 +153,7 @@ function paint() {
     pen.lineWidth = (way ? 2.5 : 1.2) / Math.min(1, Math.max(view.scale, 0.4));
     pen.stroke();
   }
-  const words = view.scale >= 0.5;
+  const words = view.scale >= 0.5, small = new Map();
   pen.font = "12px system-ui, sans-serif";
   pen.textBaseline = "middle";
   for (const one of shown) {
@@ -164,8 +164,12 @@ function paint() {
       pen.strokeStyle = colours.series2; pen.lineWidth = 2;
       pen.strokeRect(one.x - 11, one.y - 10, COLUMN - 36, 20);
     }
-    glyph(pen, one.look, one.x, one.y, view.scale < 0.5 ? GLYPH * 0.5 / Math.max(view.scale, 0.12) : GLYPH);
-    if (!words) continue;
+    if (!words) {
+      const alike = small.get(one.look);
+      if (alike) alike.push(one); else small.set(one.look, [one]);
+      continue;
+    }
+    glyph(pen, one.look, one.x, one.y, GLYPH);
     pen.textAlign = "left";
     pen.fillStyle = one.kind === "kernel" ? colours.muted : colours.ink;
     const closed = one.expandable && !one.open;
@@ -178,6 +182,14 @@ function paint() {
       pen.fillStyle = colours.muted;
       pen.fillText(one.time, one.x + COLUMN - 50, one.y);
     }
+  }
+  // from afar a node is a square of its colour, and all of one colour are one path
+  const side = 4 / Math.max(view.scale, 0.06);
+  for (const [look, alike] of small) {
+    pen.beginPath();
+    for (const one of alike) pen.rect(one.x - side / 2, one.y - side / 2, side, side);
+    pen.fillStyle = colours[look];
+    pen.fill();
   }
 }
 function zoom(factor, x = canvas.clientWidth / 2, y = canvas.clientHeight / 2) {
