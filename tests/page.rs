@@ -178,9 +178,14 @@ fn exchange() -> Exchange {
 /// Two methods, three seeds, ten kernels each.
 fn compared() -> Comparison {
     let judged = |method: Method, seed: u64, nth: u64| Judged {
-        stage: if nth % 3 == 0 { HOSTILE } else { "measured" }.to_owned(),
+        stage: if nth.is_multiple_of(3) {
+            HOSTILE
+        } else {
+            "measured"
+        }
+        .to_owned(),
         time: Nanos::new(1e6 / (nth + seed + u64::from(method == Method::Search)) as f64)
-            .filter(|_| nth % 3 != 0),
+            .filter(|_| !nth.is_multiple_of(3)),
         turn: nth as u32 % 4,
         cost: Cost {
             evaluations: nth,

@@ -18,7 +18,7 @@ pub struct Paired {
     pub low: f64,
     /// See `low`.
     pub high: f64,
-    /// Two-sided, of no difference.
+    /// Two-sided, of no difference; never below what the signs of so many pairs can say.
     pub p: f64,
 }
 
@@ -50,7 +50,8 @@ pub fn paired(differences: &[f64]) -> Option<Paired> {
         ratio: mean.exp(),
         low: means[RESAMPLES / 40].exp(),
         high: means[RESAMPLES - 1 - RESAMPLES / 40].exp(),
-        p: p.min(1.0),
+        // few pairs cannot say more than their signs
+        p: p.max(0.5_f64.powi(count as i32 - 1)).min(1.0),
     })
 }
 
@@ -74,6 +75,8 @@ mod tests {
             "{none:?}"
         );
         assert_eq!(paired(&[0.0; 8]).map(|equal| equal.p), Some(1.0));
+        let two = paired(&[0.3, 0.2]).map(|two| two.p);
+        assert_eq!(two, Some(0.5), "two pairs say little");
         assert_eq!(paired(&[0.3]), None);
     }
 }
