@@ -1,18 +1,18 @@
 //! The audit: what a correct kernel must still answer for. Each check is a pure function over numbers that
 //! others measured or counted; it voids a score with a sentence, passes, or says that it could not be done.
 
-use crate::device::Gpu;
+mod floor;
+mod targets;
+
+pub use floor::{
+    Bound, Floor, allowed_tensor_types, device_floor, estimated_work, floor, peak, time_floor,
+};
+pub use targets::{Target, TargetCounts, target_instructions, target_share};
+
 use crate::ptx::{ModuleState, ModuleVariable};
-use crate::source::DType;
-use crate::task::{MathMode, Role, Task, Work};
+use crate::task::Work;
 use crate::units::{Bytes, Flops, Nanos};
-use crate::verdict::{Diagnosis, Mismatch, TargetShare};
-
-/// A time below this share of the floor is impossible; the rest is the timer's uncertainty.
-const FLOOR_BAND: f64 = 0.98;
-
-/// Work estimated from a few blocks is short of the whole only below this share: blocks may be unequal.
-const ESTIMATED_WORK: f64 = 0.75;
+use crate::verdict::Mismatch;
 
 /// Two counts of the same work differ by less than this.
 const SAME_WORK: f64 = 0.99;
@@ -61,154 +61,6 @@ impl Audited {
             Finding::NotChecked(text) => self.not_checked.push(text),
         }
     }
-}
-
-/// What bounds a call from below on a GPU.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Floor {
-    /// No call can be faster.
-    pub time: Nanos,
-    /// Which ceiling it is.
-    pub bound: Bound,
-}
-
-/// A ceiling.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
-    /// Compulsory bytes ÷ theoretical device-memory bandwidth.
-    Bytes,
-    /// Least FLOPs ÷ theoretical peak of the fastest unit that the task may use.
-    Flops,
-}
-
-impl Bound {
-    /// In words.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Bytes => "compulsory bytes ÷ theoretical bandwidth",
-            Self::Flops => "least FLOPs ÷ theoretical peak",
-        }
-    }
-}
-
-/// The roofline at the task's own work: the larger of the two bounds; `None` for a task without work.
-/// Bytes that fit in L2 may never cross device memory in repeated calls, so they bound nothing.
-pub fn floor(work: &Work, peak: f64, gpu: &Gpu) -> Option<Floor> {
-    let bytes = Nanos::new(compulsory(work, gpu) as f64 / gpu.memory_bandwidth * 1e9);
-    let flops = Nanos::new(work.flops_min.0 / peak * 1e9);
-    let bounded = |bound| move |time| Floor { time, bound };
-    match (bytes, flops) {
-        (Some(bytes), Some(flops)) if flops > bytes => Some(bounded(Bound::Flops)(flops)),
-        (Some(bytes), _) => Some(bounded(Bound::Bytes)(bytes)),
-        (None, flops) => flops.map(bounded(Bound::Flops)),
-    }
-}
-
-/// Operations per second of the fastest unit that the task may use, at the highest clock: tensor cores where
-/// its inputs have at most 16 bits or fast math permits tf32, else CUDA cores.
-pub fn peak(task: &Task, gpu: &Gpu) -> f64 {
-    let tensor = f64::from(gpu.tensor_bf16_flops_per_cycle);
-    let allowed = allowed_tensor_types(task);
-    let per_cycle = if allowed.contains(&"int8") {
-        2.0 * tensor
-    } else if allowed.is_empty() {
-        2.0 * f64::from(gpu.fp32_fma_per_cycle)
-    } else {
-        tensor
-    };
-    f64::from(gpu.sm_count) * per_cycle * gpu.sm_clock_mhz * 1e6
-}
-
-/// Tensor-core types that a kernel of this task may use, as devices name them in FLOP counts.
-pub fn allowed_tensor_types(task: &Task) -> Vec<&'static str> {
-    let mut allowed: Vec<&str> = Vec::new();
-    for param in task.params.iter().filter(|p| p.role == Role::Input) {
-        let types: &[&str] = match (param.dtype, task.math) {
-            (DType::F16, _) => &["fp16"],
-            (DType::Bf16, _) => &["bf16"],
-            (DType::F64, _) => &["fp64"],
-            (DType::F32, MathMode::Fast) => &["tf32"],
-            (DType::U8, _) => &["int8"],
-            (DType::F32, MathMode::Ieee)
-            | (DType::I32 | DType::U32 | DType::I64 | DType::U64, _) => &[],
-        };
-        allowed.extend(
-            types
-                .iter()
-                .filter(|ty| !allowed.contains(ty))
-                .copied()
-                .collect::<Vec<_>>(),
-        );
-    }
-    allowed
-}
-
-/// A call faster than the GPU can move its bytes or do its arithmetic did not do the work.
-pub fn time_floor(time: Nanos, floor: Option<Floor>) -> Finding {
-    let Some(floor) = floor else {
-        return Finding::NotChecked(
-            "time floor: the call's bytes fit in L2 and it has no arithmetic".to_owned(),
-        );
-    };
-    let ratio = time.get() / floor.time.get();
-    let word = floor.bound.word();
-    if ratio < FLOOR_BAND {
-        Finding::Void(format!(
-            "{time} is faster than possible: {word} is {} on this GPU",
-            floor.time
-        ))
-    } else {
-        Finding::Passed(format!(
-            "time floor: {ratio:.2}× of {} ({word})",
-            floor.time
-        ))
-    }
-}
-
-/// The same against the device's own ceilings, where it knows them.
-pub fn device_floor(time: Nanos, floor: Option<Nanos>) -> Finding {
-    match floor {
-        None => Finding::NotChecked("time against ceilings measured on this GPU".to_owned()),
-        Some(floor) if time.get() < FLOOR_BAND * floor.get() => Finding::Void(format!(
-            "{time} is faster than the device's own ceilings allow, {floor}"
-        )),
-        Some(floor) => Finding::Passed(format!(
-            "time against the device's own ceilings: {:.2}× of {floor}",
-            time.get() / floor.get()
-        )),
-    }
-}
-
-/// An estimate rests on blocks that ran at the timed size: what they did, for the whole grid, must be near
-/// the work. Small sizes may never reach the loop that skips it.
-pub fn estimated_work(diagnosis: Option<&Diagnosis>, work: &Work, gpu: &Gpu) -> Finding {
-    let Some((diagnosis, moved)) = diagnosis.and_then(|d| Some((d, d.dram?))) else {
-        return Finding::NotChecked("work at the timed size: not counted".to_owned());
-    };
-    // An empty sum is -0.0.
-    let flops = diagnosis
-        .flops
-        .iter()
-        .map(|(_, flops)| flops.0)
-        .sum::<f64>()
-        + 0.0;
-    let parts = [
-        (flops, work.flops_min.0, "floating-point operations"),
-        (moved.0 as f64, compulsory(work, gpu) as f64, "bytes moved"),
-    ];
-    for (done, least, what) in parts {
-        if done < ESTIMATED_WORK * least {
-            return Finding::Void(format!(
-                "at the timed size its blocks leave work out: {done:.3e} {what} estimated, {least:.3e} needed"
-            ));
-        }
-    }
-    Finding::Passed("work at the timed size, estimated from a few blocks".to_owned())
-}
-
-/// Bytes that must cross device memory in every call: none where all fit in L2.
-fn compulsory(work: &Work, gpu: &Gpu) -> u64 {
-    if work.bytes > gpu.l2 { work.bytes.0 } else { 0 }
 }
 
 /// Timed calls whose outputs differ from an untimed call's did not do the same work, unless the task lets
@@ -407,106 +259,15 @@ pub fn module_state(state: &ModuleState, source_line: &dyn Fn(u32) -> Option<u32
     ))
 }
 
-/// An instruction that must carry the work, and how often it must run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Target {
-    /// Mnemonic prefix.
-    pub mnemonic: String,
-    /// Least executions at the size counted.
-    pub needed: f64,
-}
-
-/// Executed ÷ needed of the target that is furthest behind, at most 1: a decoy executed once among the
-/// thousands that the work needs is worth nothing. `executed` is by full mnemonic.
-pub fn target_share(executed: &[(String, u64)], targets: &[Target]) -> f64 {
-    targets
-        .iter()
-        .map(|target| {
-            let count: u64 = executed
-                .iter()
-                .filter(|(mnemonic, _)| matches(mnemonic, &target.mnemonic))
-                .map(|(_, count)| count)
-                .sum();
-            (count as f64 / target.needed.max(1.0)).min(1.0)
-        })
-        .fold(1.0, f64::min)
-}
-
-/// What was executed beside what was needed, at one size.
-#[derive(Clone, Debug)]
-pub struct TargetCounts<'a> {
-    /// Executions by full mnemonic.
-    pub executed: &'a [(String, u64)],
-    /// What the task asks for at that size.
-    pub targets: Vec<Target>,
-}
-
-/// How much of the work the target instructions did: for the score, and in words. `counted` has every size
-/// where somebody counted.
-pub fn target_instructions(names: &[&str], counted: &[TargetCounts<'_>]) -> (TargetShare, Finding) {
-    if names.is_empty() {
-        let text = "target instructions: the task requires none".to_owned();
-        return (TargetShare::NotRequired, Finding::Passed(text));
-    }
-    let names = names.join(", ");
-    let share = counted
-        .iter()
-        .map(|at_size| target_share(at_size.executed, &at_size.targets))
-        .reduce(f64::min);
-    match share {
-        None => {
-            let text = format!("target instructions ({names}): not profiled");
-            (TargetShare::NotProfiled, Finding::NotChecked(text))
-        }
-        // Less than all is a matter of the score, not of honesty.
-        Some(share) => {
-            let text = format!(
-                "target instructions ({names}): did {:.1} % of the work",
-                share * 100.0
-            );
-            (TargetShare::Counted(share), Finding::Passed(text))
-        }
-    }
-}
-
-/// `wgmma.mma_async` matches `wgmma.mma_async.sync.aligned…`, not `wgmma.mma_async2`.
-fn matches(mnemonic: &str, prefix: &str) -> bool {
-    mnemonic
-        .strip_prefix(prefix)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::SmArch;
 
-    fn h200() -> Gpu {
-        Gpu {
-            name: "NVIDIA H200".into(),
-            arch: SmArch::SM_90A,
-            sm_count: 132,
-            sm_clock_mhz: 1980.0,
-            memory_bandwidth: 4.92e12,
-            l2: Bytes(60 << 20),
-            smem_per_block: Bytes(232_448),
-            smem_per_sm: Bytes(233_472),
-            registers_per_sm: 65_536,
-            threads_per_sm: 2048,
-            blocks_per_sm: 32,
-            fp32_fma_per_cycle: 128,
-            tensor_bf16_flops_per_cycle: 4096,
-        }
-    }
-
-    const FP32_PEAK: f64 = 132.0 * 256.0 * 1.98e9;
-    const BF16_PEAK: f64 = 132.0 * 4096.0 * 1.98e9;
-
-    fn ns(value: f64) -> Nanos {
+    pub(super) fn ns(value: f64) -> Nanos {
         Nanos::new(value).expect("positive")
     }
 
-    fn work(flops: f64, flops_min: f64, bytes: u64) -> Work {
+    pub(super) fn work(flops: f64, flops_min: f64, bytes: u64) -> Work {
         Work {
             flops: Flops(flops),
             flops_min: Flops(flops_min),
@@ -514,89 +275,14 @@ mod tests {
         }
     }
 
-    /// Seen from a few blocks: half of the work is a cheat, nine tenths may be unequal blocks.
-    #[test]
-    fn an_estimate_must_do_the_work() {
-        use crate::verdict::Bottleneck;
-        let seen = |flops, moved| Diagnosis {
-            source: "simulator".into(),
-            bottleneck: Bottleneck::MemoryBandwidth,
-            evidence: Vec::new(),
-            stalls: Vec::new(),
-            occupancy: None,
-            flops: units(&[("fp32", flops)]),
-            dram: Some(Bytes(moved)),
-            target_instructions: Vec::new(),
-            hardware: None,
-        };
-        let sum = work(1e9, 1e9, 4_000_000_000);
-        let judged = |diagnosis: &Diagnosis| estimated_work(Some(diagnosis), &sum, &h200());
-        let passes = |finding| matches!(finding, Finding::Passed(_));
-        assert!(passes(judged(&seen(1e9, 4_000_000_000))));
-        assert!(passes(judged(&seen(0.9e9, 3_600_000_000))));
-        assert!(matches!(
-            judged(&seen(0.5e9, 4_000_000_000)),
-            Finding::Void(_)
-        ));
-        assert!(matches!(
-            judged(&seen(1e9, 2_000_000_000)),
-            Finding::Void(_)
-        ));
-        // What fits in L2 need not cross device memory.
-        let small = work(1e6, 1e6, 4_000_000);
-        assert!(passes(estimated_work(Some(&seen(1e6, 0)), &small, &h200())));
-        assert!(matches!(
-            estimated_work(None, &sum, &h200()),
-            Finding::NotChecked(_)
-        ));
-    }
-
-    fn units(list: &[(&str, f64)]) -> Vec<(String, Flops)> {
+    pub(super) fn units(list: &[(&str, f64)]) -> Vec<(String, Flops)> {
         list.iter()
             .map(|(unit, n)| ((*unit).to_owned(), Flops(*n)))
             .collect()
     }
 
-    fn void(finding: &Finding) -> bool {
+    pub(super) fn void(finding: &Finding) -> bool {
         matches!(finding, Finding::Void(_))
-    }
-
-    #[test]
-    fn a_sum_of_4_gib_cannot_take_less_than_its_bytes() {
-        let sum = work(f64::from(1 << 30), f64::from(1 << 30), 4 << 30);
-        let floor = floor(&sum, FP32_PEAK, &h200()).expect("has work");
-        assert_eq!(floor.bound, Bound::Bytes);
-        assert!((floor.time.get() - 872_960.8).abs() < 1.0, "{floor:?}");
-        // The fastest honest sum seen, 4.61 TB/s, passes; 5.1 TB/s is a cheat.
-        assert!(!void(&time_floor(ns(931_668.0), Some(floor))));
-        assert!(void(&time_floor(ns(842_154.0), Some(floor))));
-    }
-
-    #[test]
-    fn a_product_cannot_beat_the_peak_of_its_units() {
-        let n = 4096f64;
-        let product = work(2.0 * n * n * n, 0.99 * 2.0 * n * n * n, 3 * 4 * 4096 * 4096);
-        let floor_of = |peak| floor(&product, peak, &h200()).expect("has work");
-        assert_eq!(floor_of(FP32_PEAK).bound, Bound::Flops);
-        // 51 TFLOP/s in fp32 and 785 in bf16 were measured and are honest.
-        assert!(!void(&time_floor(
-            ns(2.0 * n * n * n / 51e12 * 1e9),
-            Some(floor_of(FP32_PEAK))
-        )));
-        assert!(!void(&time_floor(
-            ns(2.0 * n * n * n / 785e12 * 1e9),
-            Some(floor_of(BF16_PEAK))
-        )));
-        assert!(void(&time_floor(
-            ns(2.0 * n * n * n / 100e12 * 1e9),
-            Some(floor_of(FP32_PEAK))
-        )));
-    }
-
-    #[test]
-    fn bytes_that_fit_in_l2_bound_nothing() {
-        assert_eq!(floor(&work(0.0, 0.0, 1 << 20), FP32_PEAK, &h200()), None);
-        assert!(matches!(time_floor(ns(1.0), None), Finding::NotChecked(_)));
     }
 
     #[test]
@@ -692,65 +378,6 @@ mod tests {
             "{kept:?}"
         );
         assert!(!void(&judge("ld.const.u32 %r1, [table];")));
-    }
-
-    fn counts(list: &[(&str, u64)]) -> Vec<(String, u64)> {
-        list.iter()
-            .map(|(name, n)| ((*name).to_owned(), *n))
-            .collect()
-    }
-
-    #[test]
-    fn a_decoy_executed_once_is_worth_nothing() {
-        let targets = [Target {
-            mnemonic: "wgmma.mma_async".into(),
-            needed: 65_536.0,
-        }];
-        let decoy = counts(&[
-            ("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16", 1),
-            ("fma.rn.f32", 1 << 30),
-        ]);
-        assert!(target_share(&decoy, &targets) < 1e-4);
-        let honest = counts(&[(
-            "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16",
-            65_536,
-        )]);
-        assert_eq!(target_share(&honest, &targets), 1.0);
-        assert_eq!(target_share(&[], &targets), 0.0);
-        assert_eq!(target_share(&[], &[]), 1.0);
-    }
-
-    #[test]
-    fn the_target_furthest_behind_counts_and_a_prefix_ends_at_a_dot() {
-        let target = |mnemonic: &str| Target {
-            mnemonic: mnemonic.into(),
-            needed: 10.0,
-        };
-        let executed = counts(&[
-            ("wgmma.mma_async.sync", 10),
-            ("cp.async.bulk.tensor.2d", 5),
-            ("cp.async.bulktensor", 50),
-        ]);
-        let share = target_share(
-            &executed,
-            &[target("wgmma.mma_async"), target("cp.async.bulk.tensor")],
-        );
-        assert_eq!(share, 0.5);
-        let names = ["wgmma.mma_async", "cp.async.bulk.tensor"];
-        let counts = TargetCounts {
-            executed: &executed,
-            targets: names.map(target).to_vec(),
-        };
-        let (share, _) = target_instructions(&names, &[counts]);
-        assert_eq!(share, TargetShare::Counted(0.5));
-    }
-
-    #[test]
-    fn what_nobody_counted_is_not_a_pass() {
-        let (share, finding) = target_instructions(&["wgmma.mma_async"], &[]);
-        assert_eq!(share, TargetShare::NotProfiled);
-        assert!(matches!(finding, Finding::NotChecked(text) if text.contains("not profiled")));
-        assert_eq!(target_instructions(&[], &[]).0, TargetShare::NotRequired);
     }
 
     #[test]

@@ -2,30 +2,30 @@
 //! score, the cheap stages first; the first that fails is the verdict. It never sees the search tree or the
 //! reward, and shows nobody its seed.
 
+mod conclude;
+mod front;
 mod watch;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use super::audit::{self, Audited, Finding, Floor, Target, TargetCounts};
+use self::conclude::Seen;
+use self::front::Front;
+use super::audit::{self, Floor};
 use super::cache::Keyed;
-use super::observe::{Checked, Observers};
+use super::observe::Observers;
 use super::ptxas::{Assembler, Cubin, in_source};
 use super::stages::{Stage, Stages};
-use super::verify::{self, Counts, Depth, Subject, Verified, Verifier};
+use super::verify::{self, Depth, Subject, Verified, Verifier};
 use super::{Evaluation, Evaluator, Kernel, baseline, limits};
-use crate::device::{Buffer, Contents, Device, Gpu, Job, RigError, Timed, Timing};
-use crate::expr::{Expr, Value};
+use crate::device::{Buffer, Contents, Device, Gpu, Job, RigError, Timing};
+use crate::expr::Value;
 use crate::ptx::ir::Module;
-use crate::ptx::{self, ParseError};
 use crate::sim::FindingKind;
 use crate::source::{Candidate, LaunchPlan, Point, Source, SourceError};
-use crate::task::{Poison, Problem, Purpose, Role, TargetInstruction, Task};
+use crate::task::{Poison, Problem, Purpose, Role, Task};
 use crate::units::{Digest, Nanos, SmArch};
-use crate::verdict::{
-    Audit, Baselines, Claim, Denominator, Diagnosis, Diagnostic, Evidence, InstructionScore,
-    Measurement, Score, Severity, Speedup, TargetShare, Time, Verdict, spilled,
-};
+use crate::verdict::{Baselines, Claim, Denominator, Diagnostic, Speedup, Verdict};
 
 /// Raised whenever the same candidate could get another verdict: part of every cache key.
 const JUDGE_VERSION: u32 = 4;
@@ -357,66 +357,6 @@ impl Pipeline {
         }))
     }
 
-    /// What is not known of the frontier, a sentence each.
-    fn frontier_gaps(&self) -> Vec<String> {
-        let unmeasured = "frontier: not measured".to_owned();
-        match self.baselines.get() {
-            None => vec![unmeasured],
-            Some(baselines) => {
-                let none = baselines.frontier().is_none().then_some(unmeasured);
-                none.into_iter().chain(baselines.gaps()).collect()
-            }
-        }
-    }
-
-    /// All that needs no tool and no device.
-    fn front(
-        &self,
-        candidate: &Candidate,
-        source_line: &dyn Fn(u32) -> Option<u32>,
-    ) -> Result<Front, Box<Verdict>> {
-        let unrenderable = |diagnostics| Box::new(Verdict::Unrenderable { diagnostics });
-        let module = match &candidate.module {
-            Ok(module) => Arc::clone(module),
-            Err(error) => {
-                return Err(unrenderable(vec![in_source(
-                    parse_error(error),
-                    source_line,
-                )]));
-            }
-        };
-        let policy = &self.settings.task.policy;
-        let mut forbidden = ptx::forbidden(&module, &policy.allow, &policy.deny, &policy.reason);
-        forbidden.extend(ptx::call_detectors(&module));
-        if !forbidden.is_empty() {
-            return Err(Box::new(Verdict::Forbidden {
-                diagnostics: mapped(forbidden, source_line),
-            }));
-        }
-        let (errors, warnings): (Vec<_>, Vec<_>) = mapped(ptx::check(&module), source_line)
-            .into_iter()
-            .partition(|lint| lint.severity == Severity::Error);
-        if !errors.is_empty() {
-            return Err(unrenderable(errors));
-        }
-        let plans = self
-            .sizes
-            .iter()
-            .map(|problem| candidate.plan(&names(problem, self.gpu())))
-            .collect::<Result<Vec<LaunchPlan>, SourceError>>()
-            .map_err(|error| unrenderable(error.diagnostics))?;
-        let launches = launch_errors(&module, &plans);
-        if !launches.is_empty() {
-            return Err(unrenderable(launches));
-        }
-        Ok(Front {
-            ptx: Arc::clone(&candidate.ptx),
-            module,
-            plans,
-            warnings,
-        })
-    }
-
     /// Limits, verification, timing and what follows from them.
     fn run(
         &self,
@@ -551,236 +491,6 @@ impl Pipeline {
             }
         }
     }
-
-    /// Audit, score and all the words: from here on nothing runs.
-    fn conclude(
-        &self,
-        front: &Front,
-        cubin: &Cubin,
-        verified: verify::Evidence,
-        timed: Timed,
-        seen: Seen,
-        source_line: &dyn Fn(u32) -> Option<u32>,
-    ) -> Result<Verdict, RigError> {
-        let about = self.settings.device.about();
-        let time = timed.time.nanos();
-        let (share, targets) = self.target_instructions(&verified.counts, &timed)?;
-        let mut audited = self.audit(&verified, &timed)?;
-        let state = ptx::module_state(&front.module);
-        audited.add(audit::module_state(&state, source_line));
-        audited.add(targets);
-        let mut checked = vec![
-            "allowed PTX and lints".to_owned(),
-            seen.made,
-            format!("limits of the {}", self.gpu().name),
-        ];
-        checked.extend(verified.checked);
-        checked.extend(about.checks.iter().cloned());
-        checked.extend(audited.checked);
-        checked.extend(seen.sanitised.checked);
-        let mut not_checked = verified.not_checked;
-        not_checked.extend(seen.sanitised.not_checked);
-        match &timed.time {
-            Time::Estimated { .. } => not_checked.extend(timed.notes),
-            Time::Measured { .. } | Time::Recorded { .. } => {
-                checked.extend(timed.notes);
-                not_checked.extend(seen.unprofiled);
-            }
-        }
-        not_checked.extend(about.cannot_check.iter().cloned());
-        not_checked.extend(audited.not_checked);
-        if !about.runs_timed_size {
-            not_checked.push(format!("outputs at the timed size, {}", self.timed.size));
-        }
-        not_checked.extend(self.frontier_gaps());
-        let mut warnings = front.warnings.clone();
-        warnings.extend(cubin.advisories.iter().cloned());
-        warnings.extend(verified.warnings);
-        warnings.extend(seen.sanitised.warnings);
-        let diagnosis = timed.diagnosis.map(|diagnosis| Diagnosis {
-            evidence: self.evidence(diagnosis.evidence, time, source_line),
-            ..diagnosis
-        });
-        let void = audited.void;
-        let measurement = Box::new(Measurement {
-            score: Score {
-                correct: true,
-                instructions: InstructionScore::new(share, spilled(&cubin.resources))
-                    .serialised(&cubin.advisories),
-                speedup: self.speedup(time),
-                audit: if void.is_empty() {
-                    Audit::Passed
-                } else {
-                    Audit::Void {
-                        reasons: void.clone(),
-                    }
-                },
-            },
-            time: timed.time,
-            resources: cubin.resources.clone(),
-            diagnosis,
-            checked,
-            not_checked,
-            warnings,
-        });
-        Ok(if void.is_empty() {
-            Verdict::Measured(measurement)
-        } else {
-            Verdict::Voided {
-                reasons: void,
-                measurement,
-            }
-        })
-    }
-
-    /// Counted on the smoke sizes where the device counts as it runs, else in the timed size's profile.
-    fn target_instructions(
-        &self,
-        counts: &[Counts],
-        timed: &Timed,
-    ) -> Result<(TargetShare, Finding), RigError> {
-        let task = &self.settings.task;
-        let wanted = task.targets.get(&self.settings.arch);
-        let wanted = wanted.map_or(&[][..], Vec::as_slice);
-        let names: Vec<&str> = wanted.iter().map(|t| t.mnemonic.as_str()).collect();
-        let needed = |problem: &Problem| -> Result<Vec<Target>, RigError> {
-            wanted
-                .iter()
-                .map(|target| {
-                    let needed = match &target.at_least {
-                        Some(text) => Expr::new(text)
-                            .and_then(|expr| expr.float(&problem.names()))
-                            .map_err(|error| RigError::Reference {
-                                task: task.name.clone(),
-                                message: format!("at_least of {}: {error}", target.mnemonic),
-                            })?,
-                        None => 1.0,
-                    };
-                    Ok(Target {
-                        mnemonic: target.mnemonic.clone(),
-                        needed,
-                    })
-                })
-                .collect()
-        };
-        let mut counted = Vec::new();
-        for count in counts {
-            if let (Purpose::Smoke, Some(executed)) = (count.problem.size.purpose, &count.executed)
-            {
-                counted.push(TargetCounts {
-                    executed,
-                    targets: needed(&count.problem)?,
-                });
-            }
-        }
-        if let (true, Some(profile)) = (counted.is_empty(), &timed.diagnosis)
-            && !profile.target_instructions.is_empty()
-            && (profile.hardware.is_none() || all_counted(wanted, &profile.target_instructions))
-        {
-            counted.push(TargetCounts {
-                executed: &profile.target_instructions,
-                targets: needed(&self.timed)?,
-            });
-        }
-        Ok(audit::target_instructions(&names, &counted))
-    }
-
-    fn audit(&self, verified: &verify::Evidence, timed: &Timed) -> Result<Audited, RigError> {
-        let mut audited = Audited::default();
-        let time = timed.time.nanos();
-        match &timed.time {
-            // An estimate cannot be too good to be true, and nothing was called to watch.
-            Time::Estimated { .. } => {
-                audited.add(audit::Finding::NotChecked(
-                    "time floor and outputs of timed calls: the time is estimated".to_owned(),
-                ));
-                let work = &self.timed.work;
-                audited.add(audit::estimated_work(
-                    timed.diagnosis.as_ref(),
-                    work,
-                    self.gpu(),
-                ));
-            }
-            Time::Measured { .. } | Time::Recorded { .. } => {
-                audited.add(audit::time_floor(time, self.floor()));
-                audited.add(audit::device_floor(time, timed.floor));
-                audited.add(audit::steady(
-                    &timed.unsteady,
-                    &self.settings.task.nondeterministic,
-                    &self.compared(timed)?,
-                ));
-                audited.add(audit::forgetful(time, timed.afterwards));
-                audited.add(audit::timed_memory(&timed.violations));
-            }
-        }
-        let profile = timed.diagnosis.as_ref();
-        if let Some((profile, hardware)) = profile.and_then(|p| Some((p, p.hardware.as_ref()?))) {
-            self.audit_profile(&mut audited, profile, hardware.dram_read);
-            return Ok(audited);
-        }
-        let allowed = audit::allowed_tensor_types(&self.settings.task);
-        if verified.counts.is_empty() {
-            audited.add(audit::executed_flops(None, &self.timed.work, ""));
-            audited.add(audit::tensor_types(None, &allowed));
-        }
-        for (nth, counts) in verified.counts.iter().enumerate() {
-            let flops = counts.flops.as_deref();
-            let at = counts.problem.size.to_string();
-            for finding in [
-                audit::executed_flops(flops, &counts.problem.work, &at),
-                audit::tensor_types(flops, &allowed),
-            ] {
-                tell(&mut audited, nth, finding);
-            }
-        }
-        let by_size = |a: &Counts, b: &Counts| a.problem.size == b.problem.size;
-        for (nth, counts) in verified.counts.chunk_by(by_size).enumerate() {
-            let by_case: Vec<_> = counts
-                .iter()
-                .filter_map(|c| Some((c.problem.case.word(), c.flops.as_deref()?)))
-                .collect();
-            let at = counts[0].problem.size.to_string();
-            tell(&mut audited, nth, audit::distribution(&by_case, &at));
-        }
-        Ok(audited)
-    }
-
-    /// What timed calls left in outputs that may differ between repeats, against the reference.
-    fn compared(&self, timed: &Timed) -> Result<Vec<audit::Compared>, RigError> {
-        let device = &*self.settings.device;
-        let mut compared = Vec::with_capacity(timed.left.len());
-        for (output, bytes) in &timed.left {
-            let judged = self
-                .verifier
-                .judge_left(device, self.headline, output, bytes)?;
-            compared.extend(judged.map(|judged| (output.clone(), judged)));
-        }
-        Ok(compared)
-    }
-
-    /// The device's evidence about the source, and where the time stands on the roofline.
-    fn evidence(
-        &self,
-        evidence: Vec<Evidence>,
-        time: Nanos,
-        source_line: &dyn Fn(u32) -> Option<u32>,
-    ) -> Vec<Evidence> {
-        let roofline = self.floor().map(|floor| Evidence {
-            text: format!(
-                "{:.0} % of the roofline: {} is {}",
-                100.0 * floor.time.get() / time.get(),
-                floor.bound.word(),
-                floor.time
-            ),
-            line: None,
-            advice: None,
-        });
-        let mapped = evidence.into_iter().map(|evidence| Evidence {
-            line: evidence.line.and_then(source_line),
-            ..evidence
-        });
-        mapped.chain(roofline).collect()
-    }
 }
 
 impl Evaluator for Pipeline {
@@ -829,32 +539,6 @@ impl Keyed for Pipeline {
     }
 }
 
-/// What the tools that watch a GPU saw.
-struct Seen {
-    /// Where the machine code comes from.
-    made: String,
-    sanitised: Checked,
-    /// What a profile does not tell, or why there is none.
-    unprofiled: Vec<String>,
-}
-
-/// Machine code does not tell every PTX instruction: one that was not counted is not one that did not run.
-fn all_counted(wanted: &[TargetInstruction], counted: &[(String, u64)]) -> bool {
-    wanted
-        .iter()
-        .all(|target| counted.iter().any(|(name, _)| *name == target.mnemonic))
-}
-
-/// What the front end leaves for the device.
-struct Front {
-    ptx: Arc<str>,
-    module: Arc<Module>,
-    /// One for each of the task's sizes.
-    plans: Vec<LaunchPlan>,
-    /// Lints that did not reject it.
-    warnings: Vec<Diagnostic>,
-}
-
 /// A kernel to time, and how it is launched.
 pub(super) struct Ready {
     module: Arc<Module>,
@@ -882,68 +566,6 @@ pub(super) fn names(problem: &Problem, gpu: &Gpu) -> BTreeMap<String, Value> {
     let mut names = problem.names();
     names.insert("sm_count".to_owned(), Value::Int(i64::from(gpu.sm_count)));
     names
-}
-
-/// Reasons beyond these add nothing: the same cheat shows at every size.
-const MOST_REASONS: usize = 4;
-
-/// Every problem is looked at; a check that passes is told once, for the first of them.
-fn tell(audited: &mut Audited, nth: usize, finding: Finding) {
-    let news = match finding {
-        Finding::Void(_) => audited.void.len() < MOST_REASONS,
-        Finding::Passed(_) | Finding::NotChecked(_) => nth == 0,
-    };
-    if news {
-        audited.add(finding);
-    }
-}
-
-fn parse_error(error: &ParseError) -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Error,
-        code: "parse".to_owned(),
-        message: format!("column {}: {}", error.column, error.message),
-        line: Some(error.line),
-        other_line: None,
-        help: None,
-    }
-}
-
-/// Launches of entries that are not there, or with another number of arguments.
-fn launch_errors(module: &Module, plans: &[LaunchPlan]) -> Vec<Diagnostic> {
-    let Some(plan) = plans.first() else {
-        return Vec::new();
-    };
-    let error = |message: String, help: &str| Diagnostic {
-        severity: Severity::Error,
-        code: "launch".to_owned(),
-        message,
-        line: None,
-        other_line: None,
-        help: Some(help.to_owned()),
-    };
-    plan.launches
-        .iter()
-        .filter_map(|launch| match limits::entry(module, &launch.entry) {
-            None => Some(error(
-                format!(
-                    "`//@ launch {}` names no `.entry` of the kernel",
-                    launch.entry
-                ),
-                "name one that the text defines: `.visible .entry NAME(…)`",
-            )),
-            Some(entry) if entry.params.len() != launch.args.len() => Some(error(
-                format!(
-                    "`//@ launch {}` gives {} arguments, the entry has {} parameters",
-                    launch.entry,
-                    launch.args.len(),
-                    entry.params.len()
-                ),
-                "give `args=(…)` one argument for each `.param`, in order",
-            )),
-            Some(_) => None,
-        })
-        .collect()
 }
 
 /// The timed problem's buffers: inputs are made where they are read.

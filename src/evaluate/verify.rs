@@ -2,28 +2,26 @@
 //! anything is timed. Expected outputs are computed here, never where the candidate runs. It knows devices
 //! only through their trait, so the simulator and a GPU's worker are judged alike.
 
-use std::sync::Arc;
-use std::time::Duration;
+mod prepared;
+mod run;
 
+use std::sync::Arc;
+
+use self::prepared::{Prepared, buffers};
+use self::run::{Run, bytes_of};
 use super::once::Once;
-use super::ptxas::{Assembler, Assembly, in_source};
-use crate::device::{Buffer, Contents, Device, Ended, Execution, Job, RigError, Sampled, Whole};
+use super::ptxas::Assembler;
+use crate::device::{Buffer, Device, Execution, RigError, Sampled};
 use crate::ptx::ir::Module;
-use crate::source::{LaunchPlan, Source};
+use crate::source::LaunchPlan;
 use crate::task::compare::{Got, compare};
-use crate::task::reference::{Elements, Expected, expected};
-use crate::task::{self, InputCase, Poison, Problem, Purpose, Reference, Role, Size, Task};
+use crate::task::reference::Elements;
+use crate::task::{InputCase, Poison, Problem, Purpose, Reference, Size, Task};
 use crate::units::{Bytes, Digest, Flops};
 use crate::verdict::{Diagnostic, Mismatch, Severity, Verdict};
 
-/// How long an external reference may take for one problem.
-const REFERENCE_LIMIT: Duration = Duration::from_secs(300);
-
 /// Further runs for a claim: a race that shows once in ten runs is missed by them one time in seven.
 const CLAIM_REPEATS: u32 = 19;
-
-/// Inputs up to this size are kept as bytes between candidates.
-const LARGEST_IN_MEMORY: Bytes = Bytes(16 << 20);
 
 /// Buffers up to this total are compared as a whole with what a command or a trusted kernel computed.
 const LARGEST_WHOLE: Bytes = Bytes(256 << 20);
@@ -106,15 +104,6 @@ struct Cases {
     run: Vec<usize>,
     /// Further runs of the first.
     repeats: u32,
-}
-
-/// A problem with its inputs and expected outputs.
-struct Prepared {
-    problem: Arc<Problem>,
-    inputs: Vec<(String, Contents)>,
-    expected: Vec<Expected>,
-    /// Outputs of which only some elements are known: no others need come back.
-    sampled: Vec<Sampled>,
 }
 
 impl Verifier {
@@ -454,316 +443,4 @@ impl Verifier {
         }
         None
     }
-
-    fn problem(&self, size: &Size, case: InputCase) -> Result<Problem, RigError> {
-        Problem::new(&self.task, size, case, self.seed)
-            .map_err(|error| self.broken(error.to_string()))
-    }
-
-    fn prepare(
-        &self,
-        device: &dyn Device,
-        key: (usize, usize),
-        size: &Size,
-        case: InputCase,
-    ) -> Result<Arc<Prepared>, RigError> {
-        let make = || {
-            let problem = self.problem(size, case)?;
-            let inputs = problem
-                .inputs()
-                .map(|input| {
-                    let contents = contents(&problem, input);
-                    let missing =
-                        || self.broken(format!("there is no generator of {}", input.name));
-                    Ok((input.name.clone(), contents.ok_or_else(missing)?))
-                })
-                .collect::<Result<Vec<(String, Contents)>, RigError>>()?;
-            let expected = match &self.task.reference {
-                Reference::Builtin(_) | Reference::Command(_) => {
-                    expected(&problem, REFERENCE_LIMIT)
-                        .map_err(|error| self.broken(error.to_string()))?
-                }
-                Reference::Kernel(file) => self.trusted(device, &problem, &inputs, file)?,
-            };
-            Ok(Arc::new(Prepared {
-                problem: Arc::new(problem),
-                inputs,
-                sampled: expected.iter().filter_map(sampled).collect(),
-                expected,
-            }))
-        };
-        Ok(self.prepared.get_or_make(key, make)?.0)
-    }
-
-    /// Runs the task's own kernel and takes what it writes for the truth.
-    fn trusted(
-        &self,
-        device: &dyn Device,
-        problem: &Problem,
-        inputs: &[(String, Contents)],
-        file: &str,
-    ) -> Result<Vec<Expected>, RigError> {
-        let broken = |message: String| self.broken(format!("kernel {file}: {message}"));
-        let text = self
-            .task
-            .files
-            .get(file)
-            .and_then(|bytes| std::str::from_utf8(bytes).ok())
-            .ok_or_else(|| broken("is not in the task's folder, or is no text".to_owned()))?;
-        let source = Source::parse(text).map_err(|error| broken(error.to_string()))?;
-        let point = source
-            .space()
-            .default_point()
-            .map_err(|error| broken(error.to_string()))?;
-        let candidate = source
-            .render(&point)
-            .map_err(|error| broken(error.to_string()))?;
-        let module = candidate
-            .module
-            .as_ref()
-            .map_err(|error| broken(error.to_string()))?;
-        let names = super::pipeline::names(problem, device.gpu());
-        let plan = candidate
-            .plan(&names)
-            .map_err(|error| broken(error.to_string()))?;
-        let cubin = match &self.assembler {
-            Some(assembler) => match assembler.assemble(&candidate.ptx, device.gpu().arch, &[])? {
-                Assembly::Cubin(cubin) => Some(cubin),
-                Assembly::Refused(errors) => {
-                    let messages: Vec<&str> = errors.iter().map(|e| e.message.as_str()).collect();
-                    return Err(broken(messages.join("; ")));
-                }
-                Assembly::OverLimits(message) | Assembly::Failed(message) => {
-                    return Err(broken(message));
-                }
-            },
-            None => None,
-        };
-        let registers = cubin
-            .as_ref()
-            .map(|cubin| cubin.registers())
-            .unwrap_or_default();
-        let buffers = buffers(problem, inputs, Poison::Nan);
-        let job = Job {
-            module,
-            cubin: cubin.as_ref().map(|cubin| &*cubin.bytes),
-            registers: &registers,
-            plan: &plan,
-            buffers: &buffers,
-            sampled: &[],
-        };
-        let execution = device.execute(&job)?;
-        match &execution.ended {
-            Ended::Completed => {}
-            Ended::Faulted(diagnostics) | Ended::Hung(diagnostics) => {
-                let first = diagnostics.first().map_or("failed", |d| &d.message);
-                return Err(broken(format!("at {}: {first}", problem.label())));
-            }
-            Ended::Refused(message) => return Err(broken(message.clone())),
-        }
-        problem
-            .outputs()
-            .map(|output| {
-                let bytes = bytes_of(&execution, &output.name)
-                    .ok_or_else(|| broken(format!("gave no `{}`", output.name)))?;
-                Expected::trusted(problem, output, bytes.to_vec())
-                    .map_err(|error| broken(error.to_string()))
-            })
-            .collect()
-    }
-
-    fn broken(&self, message: String) -> RigError {
-        RigError::Reference {
-            task: self.task.name.clone(),
-            message,
-        }
-    }
-}
-
-impl Prepared {
-    /// How much of each sampled output is known, in words; empty where all of it is.
-    fn known(&self) -> String {
-        self.sampled
-            .iter()
-            .map(|sampled| {
-                let known = sampled.elements.len() / 8;
-                format!(
-                    "; {known} sampled elements of {}, the whole of it written and compared by hash",
-                    sampled.output
-                )
-            })
-            .collect()
-    }
-}
-
-/// The indices of an output's known elements, where they are few.
-fn sampled(expected: &Expected) -> Option<Sampled> {
-    match &expected.elements {
-        Elements::All => None,
-        Elements::Sampled(indices) => Some(Sampled {
-            output: expected.output.clone(),
-            elements: indices
-                .iter()
-                .flat_map(|index| index.to_le_bytes())
-                .collect(),
-        }),
-    }
-}
-
-/// One problem, to be run and compared.
-struct Run<'a> {
-    device: &'a dyn Device,
-    subject: &'a Subject<'a>,
-    plan: &'a LaunchPlan,
-    prepared: &'a Prepared,
-}
-
-impl Run<'_> {
-    /// Runs it once; what is wrong with the run or with the numbers is a verdict.
-    fn once(
-        &self,
-        poison: Poison,
-        warnings: &mut Vec<Diagnostic>,
-    ) -> Result<Result<Execution, Box<Verdict>>, RigError> {
-        let buffers = buffers(&self.prepared.problem, &self.prepared.inputs, poison);
-        let job = Job {
-            module: self.subject.module,
-            cubin: self.subject.cubin,
-            registers: self.subject.registers,
-            plan: self.plan,
-            buffers: &buffers,
-            sampled: &self.prepared.sampled,
-        };
-        let execution = self.device.execute(&job)?;
-        let mapped = |diagnostics: &[Diagnostic]| -> Vec<Diagnostic> {
-            let map = |d: &Diagnostic| in_source(d.clone(), self.subject.source_line);
-            diagnostics.iter().map(map).collect()
-        };
-        let failed = |verdict| Ok(Err(Box::new(verdict)));
-        match &execution.ended {
-            Ended::Completed => {}
-            Ended::Faulted(diagnostics) => {
-                let diagnostics = mapped(diagnostics);
-                return failed(Verdict::Faulted { diagnostics });
-            }
-            Ended::Hung(diagnostics) => {
-                let diagnostics = mapped(diagnostics);
-                return failed(Verdict::Hung { diagnostics });
-            }
-            Ended::Refused(message) => {
-                let message = message.clone();
-                return failed(Verdict::OverLimits { message });
-            }
-        }
-        if !execution.races.is_empty() {
-            let diagnostics = mapped(&execution.races);
-            return failed(Verdict::Racy { diagnostics });
-        }
-        let findings = mapped(&execution.findings);
-        if findings
-            .iter()
-            .any(|finding| finding.severity == Severity::Error)
-        {
-            return failed(Verdict::Faulted {
-                diagnostics: findings,
-            });
-        }
-        if !execution.violations.is_empty() {
-            return failed(Verdict::Wrong {
-                mismatch: self.violated(&execution.violations),
-            });
-        }
-        for expected in &self.prepared.expected {
-            let got = bytes_of(&execution, &expected.output).ok_or_else(|| RigError::Device {
-                device: self.device.gpu().name.clone(),
-                message: format!("a run gave no output `{}`", expected.output),
-            })?;
-            let whole = execution
-                .wholes
-                .iter()
-                .find(|whole| whole.output == expected.output);
-            let got = match whole {
-                Some(_) => Got::Known(got),
-                None => Got::Whole(got),
-            };
-            if let Err(mismatch) = compare(&self.prepared.problem, expected, got, poison) {
-                return failed(Verdict::Wrong { mismatch });
-            }
-            // A pattern of finite numbers may be a result; that of NaN is none.
-            if let (Some(whole), Poison::Nan) = (whole, poison)
-                && whole.untouched > 0
-            {
-                return failed(Verdict::Wrong {
-                    mismatch: self.untouched(whole),
-                });
-            }
-        }
-        for finding in findings {
-            if !warnings.contains(&finding) {
-                warnings.push(finding);
-            }
-        }
-        Ok(Ok(execution))
-    }
-
-    fn untouched(&self, whole: &Whole) -> Mismatch {
-        let output = self.prepared.problem.buffer(&whole.output);
-        let elements = output.map_or(whole.untouched, |output| output.elements);
-        Mismatch {
-            case: self.prepared.problem.label(),
-            output: whole.output.clone(),
-            wrong: whole.untouched,
-            checked: elements,
-            first: Vec::new(),
-            pattern: Some(format!(
-                "{} of {elements} elements never written: the poison is left",
-                whole.untouched
-            )),
-        }
-    }
-
-    fn violated(&self, violations: &[String]) -> Mismatch {
-        Mismatch {
-            case: self.prepared.problem.label(),
-            output: "memory it must not write".to_owned(),
-            wrong: violations.len() as u64,
-            checked: violations.len() as u64,
-            first: Vec::new(),
-            pattern: Some(violations.join("; ")),
-        }
-    }
-}
-
-/// An input's contents: as bytes where they are few, else made where they are read.
-fn contents(problem: &Problem, input: &task::Buffer) -> Option<Contents> {
-    if input.bytes <= LARGEST_IN_MEMORY {
-        return Some(Contents::Bytes(problem.input_bytes(&input.name)?.into()));
-    }
-    Some(Contents::Generated(problem.generator(&input.name)?))
-}
-
-/// The task's buffers as they are before a launch.
-fn buffers(problem: &Problem, inputs: &[(String, Contents)], poison: Poison) -> Vec<Buffer> {
-    problem
-        .buffers
-        .iter()
-        .map(|buffer| {
-            let input = inputs.iter().find(|(name, _)| *name == buffer.name);
-            Buffer {
-                name: buffer.name.clone(),
-                dtype: buffer.dtype,
-                bytes: buffer.bytes,
-                writable: buffer.role == Role::Output,
-                contents: match input {
-                    Some((_, contents)) => contents.clone(),
-                    None => Contents::Fill(poison.byte()),
-                },
-            }
-        })
-        .collect()
-}
-
-fn bytes_of<'a>(execution: &'a Execution, output: &str) -> Option<&'a [u8]> {
-    let found = execution.outputs.iter().find(|(name, _)| name == output);
-    found.map(|(_, bytes)| bytes.as_slice())
 }
