@@ -540,11 +540,10 @@ fn a_folder_of_tasks_overrides_and_brings_its_spaces() {
     for path in [tasks.join("reduce_sum/mistakes"), spaces.clone()] {
         fs::create_dir_all(path).unwrap();
     }
-    fs::copy(
-        "tasks/reduce_sum/task.toml",
-        tasks.join("reduce_sum/task.toml"),
-    )
-    .unwrap();
+    for file in ["task.toml", "cub.cu"] {
+        let of_task = Path::new("reduce_sum").join(file);
+        fs::copy(Path::new("tasks").join(&of_task), tasks.join(&of_task)).unwrap();
+    }
     fs::write(tasks.join("reduce_sum/seed.ptx"), "// mine").unwrap();
     fs::write(spaces.join("fast.ptx"), "// a space").unwrap();
     let catalogue = Catalogue::open(Some(&tasks)).unwrap();

@@ -136,7 +136,7 @@ fn killed_in_mid_call_a_run_loses_at_most_that_call_and_pays_for_nothing_twice()
         };
         let mut child = command(args).spawn().expect("starts");
         if kills < 6 {
-            let after = THINKING.mul_f64(0.5 + 3.0 * rng.random::<f64>());
+            let after = THINKING.mul_f64(0.5 + rng.random::<f64>());
             std::thread::sleep(after);
             if child.try_wait().expect("waits").is_none() {
                 child.kill().expect("kills");

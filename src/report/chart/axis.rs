@@ -231,10 +231,7 @@ mod tests {
     fn ticks_are_round_and_inside() {
         let times = [940e3, 1.4e6];
         let axis = Axis::covering("time", Format::Time, times).expect("values");
-        assert_eq!(
-            labels(&axis),
-            ["1 ms", "1.1 ms", "1.2 ms", "1.3 ms", "1.4 ms"]
-        );
+        assert_eq!(labels(&axis), ["1 ms", "1.2 ms", "1.4 ms"]);
         let wide = Axis::covering("time", Format::Time, [9e3, 5e6]).expect("values");
         assert_eq!(wide.scale, Scale::Log);
         assert_eq!(
