@@ -135,11 +135,7 @@ fn what_is_asked_must_be_what_was_asked() {
 #[test]
 fn a_task_that_cannot_run_is_told_and_the_others_go_on() {
     let scratch = tempfile::tempdir().expect("scratch");
-    let output = on_traces(
-        scratch.path(),
-        "reduce_sum,rms_norm",
-        &["--budget", "5"],
-    );
+    let output = on_traces(scratch.path(), "reduce_sum,rms_norm", &["--budget", "5"]);
     let (table, said) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(
