@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use warptree::llm::{OpenOptions, RetryPolicy, Tally, open};
+use warptree::llm::{Chat, OpenOptions, RetryPolicy, Tally, open};
 use warptree::propose::{Ask, AskOptions, ModelProposer, ProposalRequest, ProposeError, Proposer};
 use warptree::source::Source;
 
@@ -45,15 +45,20 @@ fn three_hundred_replies_of_a_small_model_are_no_accident() {
         ..OpenOptions::default()
     };
     let chat = open("small", Some(&base), &options).expect("opens");
-    let ask = AskOptions {
-        prompt_limit: 2000,
-        max_output_tokens: Some(72),
-        temperature: Some(0.9),
-        corrections: 0,
+    let chat: Arc<dyn Chat> = Arc::from(chat);
+    let model = |max_output_tokens| {
+        let options = AskOptions {
+            prompt_limit: 2000,
+            max_output_tokens: Some(max_output_tokens),
+            temperature: Some(0.9),
+            corrections: 0,
+        };
+        ModelProposer::new(Arc::clone(&chat), h200(), options)
+            .and_then(|model| model.with_prompts(prompts.path()))
+            .expect("good templates")
     };
-    let model = ModelProposer::new(Arc::from(chat), h200(), ask)
-        .and_then(|model| model.with_prompts(prompts.path()))
-        .expect("good templates");
+    // An object that is cut is none.
+    let (rambling, held_to_a_schema) = (model(48), model(300));
     let (task, source) = (reduce_sum(), parent());
     let (mut edits, mut settings, mut chosen, mut unusable) = (0, 0, 0, 0);
     for attempt in 0..replies {
@@ -69,6 +74,7 @@ fn three_hundred_replies_of_a_small_model_are_no_accident() {
             attempt,
             ..ProposalRequest::first(&task, &source)
         };
+        let model = if held { &held_to_a_schema } else { &rambling };
         match model.propose(&request, &mut Tally::default()) {
             Ok(proposals) => {
                 for proposal in proposals {
@@ -88,7 +94,12 @@ fn three_hundred_replies_of_a_small_model_are_no_accident() {
                     }
                 }
             }
-            Err(ProposeError::Unusable(_)) => unusable += 1,
+            Err(ProposeError::Unusable(message)) => {
+                if held {
+                    println!("under a schema: {message}");
+                }
+                unusable += 1;
+            }
             Err(error) => panic!("reply {attempt}: {error}"),
         }
     }

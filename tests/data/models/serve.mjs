@@ -11,13 +11,22 @@ const sequence = context.getSequence();
 const longest = Number(process.env.LONGEST ?? 512);
 let turn = Promise.resolve();
 
+// It rambles: free text and lists are kept short, or its object never ends.
+function bounded(schema) {
+    if (schema.type === "string" && !schema.enum) return {...schema, maxLength: 30};
+    if (schema.type === "array") return {...schema, minItems: 1, maxItems: 1, items: bounded(schema.items)};
+    if (schema.type !== "object") return schema;
+    const properties = Object.entries(schema.properties).map(([name, value]) => [name, bounded(value)]);
+    return {...schema, properties: Object.fromEntries(properties)};
+}
+
 async function answer(asked) {
     await sequence.clearHistory();
     const system = asked.messages.find((m) => m.role === "system")?.content ?? "";
     const user = asked.messages.filter((m) => m.role === "user").map((m) => m.content).join("\n\n");
     const session = new LlamaChatSession({contextSequence: sequence, systemPrompt: system});
     const schema = asked.response_format?.json_schema?.schema;
-    const grammar = schema ? await llama.createGrammarForJsonSchema(schema) : undefined;
+    const grammar = schema ? await llama.createGrammarForJsonSchema(bounded(schema)) : undefined;
     const text = await session.prompt(user, {
         grammar, maxTokens: Math.min(asked.max_tokens ?? longest, longest), temperature: asked.temperature ?? 0.8, seed: Date.now() % 2 ** 31,
     });
