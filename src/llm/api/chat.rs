@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Dialect, Failure, Heard, Language, Listener, count, parsed, text_of};
-use crate::llm::{ChatReply, ChatRequest, Finish, Secret, Speaker, Usage};
+use super::{Dialect, Failure, Heard, Language, Listener, count, parsed, text_of, turns};
+use crate::llm::{ChatReply, ChatRequest, Finish, Secret, Usage};
 
 pub(super) struct Chat;
 
@@ -31,13 +31,7 @@ impl Language for Chat {
         if !request.system.is_empty() {
             messages.push(json!({"role": "system", "content": request.system}));
         }
-        for message in &request.messages {
-            let role = match message.speaker {
-                Speaker::User => "user",
-                Speaker::Assistant => "assistant",
-            };
-            messages.push(json!({"role": role, "content": message.text}));
-        }
+        messages.extend(turns(request));
         let mut body = json!({"model": model, "messages": messages});
         if let (Some(name), Some(tokens)) = (dialect.length.name(), request.max_output_tokens) {
             body[name] = json!(tokens);

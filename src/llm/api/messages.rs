@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Dialect, Failure, Heard, Language, Listener, count, parsed};
-use crate::llm::{ChatReply, ChatRequest, Finish, Secret, Speaker, Usage};
+use super::{Dialect, Failure, Heard, Language, Listener, count, parsed, turns};
+use crate::llm::{ChatReply, ChatRequest, Finish, Secret, Usage};
 
 pub(super) struct Messages;
 
@@ -32,19 +32,8 @@ impl Language for Messages {
     }
 
     fn body(&self, model: &str, request: &ChatRequest, dialect: &Dialect) -> Value {
-        let messages: Vec<Value> = request
-            .messages
-            .iter()
-            .map(|message| {
-                let role = match message.speaker {
-                    Speaker::User => "user",
-                    Speaker::Assistant => "assistant",
-                };
-                json!({"role": role, "content": message.text})
-            })
-            .collect();
         let longest = request.max_output_tokens.unwrap_or(LONGEST);
-        let mut body = json!({"model": model, "max_tokens": longest, "messages": messages});
+        let mut body = json!({"model": model, "max_tokens": longest, "messages": turns(request)});
         if !request.system.is_empty() {
             body["system"] = json!([{
                 "type": "text", "text": request.system, "cache_control": {"type": "ephemeral"},

@@ -6,9 +6,9 @@ mod messages;
 mod responses;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{ChatReply, ChatRequest, Secret};
+use super::{ChatReply, ChatRequest, Message, Secret, Speaker};
 
 /// Which language a server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -54,6 +54,18 @@ pub(super) trait Language: Send + Sync {
 
     /// Listens to a reply that comes in pieces.
     fn listen(&self) -> Box<dyn Listener>;
+}
+
+/// The turns of a conversation, as all languages write them.
+fn turns(request: &ChatRequest) -> Vec<Value> {
+    let turn = |message: &Message| {
+        let role = match message.speaker {
+            Speaker::User => "user",
+            Speaker::Assistant => "assistant",
+        };
+        json!({"role": role, "content": message.text})
+    };
+    request.messages.iter().map(turn).collect()
 }
 
 /// Puts a reply together.

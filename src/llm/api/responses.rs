@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Dialect, Failure, Heard, Language, Listener, count, parsed};
-use crate::llm::{ChatReply, ChatRequest, Finish, Secret, Speaker, Usage};
+use super::{Dialect, Failure, Heard, Language, Listener, count, parsed, turns};
+use crate::llm::{ChatReply, ChatRequest, Finish, Secret, Usage};
 
 pub(super) struct Responses;
 
@@ -26,18 +26,7 @@ impl Language for Responses {
     }
 
     fn body(&self, model: &str, request: &ChatRequest, dialect: &Dialect) -> Value {
-        let input: Vec<Value> = request
-            .messages
-            .iter()
-            .map(|message| {
-                let role = match message.speaker {
-                    Speaker::User => "user",
-                    Speaker::Assistant => "assistant",
-                };
-                json!({"role": role, "content": message.text})
-            })
-            .collect();
-        let mut body = json!({"model": model, "input": input, "store": false});
+        let mut body = json!({"model": model, "input": turns(request), "store": false});
         if !request.system.is_empty() {
             body["instructions"] = json!(request.system);
         }

@@ -4,11 +4,56 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::change::Subject;
-use super::counted::CountedLoop;
+use super::counted::{CountedLoop, counted_loops};
+use super::header::free_prefix;
 use super::kernel::Kernel;
 use super::memory::is_pure;
 use super::rename::renamed;
-use crate::ptx::ir::Operand;
+use crate::ptx::edit::Edit;
+use crate::ptx::ir::{Operand, Span};
+
+/// What a rewrite did to one counted loop.
+pub(super) struct Carried {
+    pub(super) edit: Edit,
+    /// Declarations for the top of the kernel.
+    pub(super) declared: Vec<String>,
+    /// Loads or products that it is about.
+    pub(super) count: usize,
+}
+
+/// Rewrites every counted loop that `rewritten` takes, given a prefix for its registers and a label for its
+/// code, both of the stem and free. The edits, and how many loads or products they are about.
+pub(super) fn each_loop(
+    subject: &Subject<'_>,
+    stem: &str,
+    rewritten: impl Fn(&Kernel<'_>, &CountedLoop<'_>, String, &str) -> Option<Carried>,
+) -> (Vec<Edit>, usize) {
+    let own = free_prefix(&subject.module.text, stem);
+    let mut edits = Vec::new();
+    let mut count = 0;
+    for kernel in subject.kernels() {
+        let mut declared = Vec::new();
+        for (nth, counted) in counted_loops(&kernel).iter().enumerate() {
+            let prefix = format!("%{own}{nth}_");
+            let label = format!("$L_{own}{nth}");
+            let Some(carried) = rewritten(&kernel, counted, prefix, &label) else {
+                continue;
+            };
+            edits.push(carried.edit);
+            declared.extend(carried.declared);
+            count += carried.count;
+        }
+        let body = kernel.function.body.as_ref();
+        if let Some(body) = body.filter(|_| !declared.is_empty()) {
+            let at = body.span.start + 1;
+            edits.push(Edit {
+                span: Span { start: at, end: at },
+                replacement: format!("\n{}", declared.join("\n")),
+            });
+        }
+    }
+    (edits, count)
+}
 
 /// Computes a loop's values for the turn after this one, in fresh registers.
 pub(super) struct Ahead<'k, 'm> {

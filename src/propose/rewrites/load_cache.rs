@@ -20,28 +20,60 @@ const OPERATORS: [&str; 5] = ["", ".nc", ".nc.L1::no_allocate", ".L1::no_allocat
 const RENDERINGS: usize = 64;
 
 pub(super) fn propose(request: &ProposalRequest<'_>) -> Option<Proposal> {
-    let source = request.source;
-    let lines = open_lines(source, request.task)?;
-    let knob = header::free_name(&source.text, "LOAD_CACHE");
-    let hole = format!("${{{knob}}}");
-    let (body, count) = holes_after(&source.text, "ld.global", &hole, &lines);
-    if count == 0 {
-        return None;
+    let opened = Opened {
+        operation: "ld.global",
+        knob: "LOAD_CACHE",
+        operators: &OPERATORS,
+        first: [".nc.L1::no_allocate", ".nc"],
+        label: "cache operator on loads",
+        rationale: "load instructions read inputs that nothing writes: they may take the read-only path or leave no line in L1.",
+    };
+    opened.propose(request, &open_lines(request.source, request.task)?)
+}
+
+/// An operator after each of some instructions, left open as a knob whose default is none.
+pub(super) struct Opened<'a> {
+    pub(super) operation: &'a str,
+    pub(super) knob: &'a str,
+    pub(super) operators: &'a [&'a str],
+    /// What to try first.
+    pub(super) first: [&'a str; 2],
+    pub(super) label: &'a str,
+    /// Goes on from the number of instructions.
+    pub(super) rationale: &'a str,
+}
+
+impl Opened<'_> {
+    /// The source with the knob on these lines; `None` where no such instruction stands there.
+    pub(super) fn propose(
+        &self,
+        request: &ProposalRequest<'_>,
+        lines: &BTreeSet<u32>,
+    ) -> Option<Proposal> {
+        let text = &request.source.text;
+        let knob = header::free_name(text, self.knob);
+        let hole = format!("${{{knob}}}");
+        let (body, count) = holes_after(text, self.operation, &hole, lines);
+        if count == 0 {
+            return None;
+        }
+        let values: Vec<String> = self
+            .operators
+            .iter()
+            .map(|text| format!("{text:?}"))
+            .collect();
+        let line = format!("//@ knob {knob} = \"\" in {{{}}}", values.join(", "));
+        proposal(
+            request,
+            self.label,
+            header::with_lines(&body, &[line]),
+            &knob,
+            self.first
+                .map(|text| KnobValue::Text(text.to_owned()))
+                .to_vec(),
+            format!("{count} {}", self.rationale),
+        )
     }
-    let values: Vec<String> = OPERATORS.iter().map(|text| format!("{text:?}")).collect();
-    let line = format!("//@ knob {knob} = \"\" in {{{}}}", values.join(", "));
-    proposal(
-        request,
-        "cache operator on loads",
-        header::with_lines(&body, &[line]),
-        &knob,
-        [".nc.L1::no_allocate", ".nc"]
-            .map(|text| KnobValue::Text(text.to_owned()))
-            .to_vec(),
-        format!(
-            "{count} load instructions read inputs that nothing writes: they may take the read-only path or leave no line in L1."
-        ),
-    )
 }
 
 /// The source lines (from 1) on which every global load is a plain one of an unwritten input, whatever
@@ -125,12 +157,7 @@ fn is_plain(load: &Instruction) -> bool {
 
 /// The text with the hole after each `operation` that a modifier follows, on these lines, and how many
 /// there are.
-pub(super) fn holes_after(
-    text: &str,
-    operation: &str,
-    hole: &str,
-    lines: &BTreeSet<u32>,
-) -> (String, u32) {
+fn holes_after(text: &str, operation: &str, hole: &str, lines: &BTreeSet<u32>) -> (String, u32) {
     let mut count = 0;
     let body = (1..)
         .zip(text.split_inclusive('\n'))

@@ -4,10 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::carried::{Ahead, Slice};
+use super::carried::{Ahead, Carried, Slice, each_loop};
 use super::change::{Change, Subject};
-use super::counted::{CountedLoop, counted_loops};
-use super::header::free_prefix;
+use super::counted::CountedLoop;
 use super::kernel::Kernel;
 use super::memory::{Effect, effect};
 use super::rename::renamed;
@@ -18,35 +17,9 @@ use crate::ptx::ir::{Operand, Span};
 const MOST: usize = 16;
 
 pub(super) fn changes(subject: &Subject<'_>) -> Vec<Change> {
-    let own = free_prefix(&subject.module.text, "ahead");
-    let mut edits = Vec::new();
-    let mut loads = 0;
-    for kernel in subject.kernels() {
-        let mut declared = Vec::new();
-        for (nth, counted) in counted_loops(&kernel).iter().enumerate() {
-            let prefix = format!("%{own}{nth}_");
-            let label = format!("$L_{own}{nth}");
-            let Some((edit, lines, count)) = prefetched(subject, &kernel, counted, prefix, &label)
-            else {
-                continue;
-            };
-            edits.push(edit);
-            declared.extend(lines);
-            loads += count;
-        }
-        if let Some(body) = kernel
-            .function
-            .body
-            .as_ref()
-            .filter(|_| !declared.is_empty())
-        {
-            let at = body.span.start + 1;
-            edits.push(Edit {
-                span: Span { start: at, end: at },
-                replacement: format!("\n{}", declared.join("\n")),
-            });
-        }
-    }
+    let (edits, loads) = each_loop(subject, "ahead", |kernel, counted, prefix, label| {
+        prefetched(subject, kernel, counted, prefix, label)
+    });
     if edits.is_empty() {
         return Vec::new();
     }
@@ -65,7 +38,7 @@ fn prefetched(
     counted: &CountedLoop<'_>,
     prefix: String,
     label: &str,
-) -> Option<(Edit, Vec<String>, usize)> {
+) -> Option<Carried> {
     let mut ahead = Ahead::new(kernel, counted, prefix);
     let range = counted.range.clone();
     // `add i, i, step; setp p, i, bound;` for the turn after this one.
@@ -139,12 +112,15 @@ fn prefetched(
         replacement: format!("{bottom}@{not}{} bra \t{label};", counted.predicate),
     });
     let body = apply(subject.text(counted.span), &replaced).ok()?;
-    let count = loads.len();
     let edit = Edit {
         span: counted.span,
         replacement: format!("\n{before}{label}:\n{top}{}", body.trim_start_matches('\n')),
     };
-    Some((edit, ahead.declarations(), count))
+    Some(Carried {
+        edit,
+        declared: ahead.declarations(),
+        count: loads.len(),
+    })
 }
 
 /// What the address of a load comes from, where the load may be made a turn early.

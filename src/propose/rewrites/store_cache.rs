@@ -4,39 +4,25 @@
 
 use std::collections::BTreeSet;
 
-use super::load_cache::{holes_after, renderings};
-use super::{header, proposal};
+use super::load_cache::{Opened, renderings};
 use crate::propose::{Proposal, ProposalRequest};
 use crate::ptx::Lines;
 use crate::ptx::ir::{Block, Instruction, Item, Statement};
-use crate::source::{Candidate, KnobValue, Source};
+use crate::source::{Candidate, Source};
 
 /// In the order in which the search walks them.
 const OPERATORS: [&str; 4] = ["", ".cs", ".cg", ".L1::no_allocate"];
 
 pub(super) fn propose(request: &ProposalRequest<'_>) -> Option<Proposal> {
-    let source = request.source;
-    let lines = open_lines(source)?;
-    let knob = header::free_name(&source.text, "STORE_CACHE");
-    let hole = format!("${{{knob}}}");
-    let (body, count) = holes_after(&source.text, "st.global", &hole, &lines);
-    if count == 0 {
-        return None;
-    }
-    let values: Vec<String> = OPERATORS.iter().map(|text| format!("{text:?}")).collect();
-    let line = format!("//@ knob {knob} = \"\" in {{{}}}", values.join(", "));
-    proposal(
-        request,
-        "cache operator on stores",
-        header::with_lines(&body, &[line]),
-        &knob,
-        [".cs", ".L1::no_allocate"]
-            .map(|text| KnobValue::Text(text.to_owned()))
-            .to_vec(),
-        format!(
-            "{count} store instructions may stream past the caches, which then keep what is read again."
-        ),
-    )
+    let opened = Opened {
+        operation: "st.global",
+        knob: "STORE_CACHE",
+        operators: &OPERATORS,
+        first: [".cs", ".L1::no_allocate"],
+        label: "cache operator on stores",
+        rationale: "store instructions may stream past the caches, which then keep what is read again.",
+    };
+    opened.propose(request, &open_lines(request.source)?)
 }
 
 /// The source lines (from 1) on which every global store is a plain one, whatever rendering one looks at.

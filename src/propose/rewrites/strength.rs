@@ -2,44 +2,17 @@
 //! amount by a sum that is carried along: `x · c` grows by `step · c` each turn. In arithmetic modulo 2ⁿ that
 //! holds for every value, wrapping round included; a product of twice the width is left alone.
 
-use super::carried::Ahead;
+use super::carried::{Ahead, Carried, each_loop};
 use super::change::{Change, Subject};
-use super::counted::{CountedLoop, counted_loops};
-use super::header::free_prefix;
+use super::counted::CountedLoop;
 use super::kernel::Kernel;
 use crate::ptx::edit::{Edit, apply};
 use crate::ptx::ir::{Immediate, Instruction, Operand, Span};
 
 pub(super) fn changes(subject: &Subject<'_>) -> Vec<Change> {
-    let own = free_prefix(&subject.module.text, "grow");
-    let mut edits = Vec::new();
-    let mut count = 0;
-    for kernel in subject.kernels() {
-        let mut declared = Vec::new();
-        for (nth, counted) in counted_loops(&kernel).iter().enumerate() {
-            let prefix = format!("%{own}{nth}_");
-            let label = format!("$L_{own}{nth}");
-            let Some((edit, lines, products)) = reduced(subject, &kernel, counted, prefix, &label)
-            else {
-                continue;
-            };
-            edits.push(edit);
-            declared.extend(lines);
-            count += products;
-        }
-        if let Some(body) = kernel
-            .function
-            .body
-            .as_ref()
-            .filter(|_| !declared.is_empty())
-        {
-            let at = body.span.start + 1;
-            edits.push(Edit {
-                span: Span { start: at, end: at },
-                replacement: format!("\n{}", declared.join("\n")),
-            });
-        }
-    }
+    let (edits, count) = each_loop(subject, "grow", |kernel, counted, prefix, label| {
+        reduced(subject, kernel, counted, prefix, label)
+    });
     if edits.is_empty() {
         return Vec::new();
     }
@@ -66,7 +39,7 @@ fn reduced(
     counted: &CountedLoop<'_>,
     prefix: String,
     label: &str,
-) -> Option<(Edit, Vec<String>, usize)> {
+) -> Option<Carried> {
     let range = counted.range.clone();
     let products: Vec<Product<'_>> = range
         .clone()
@@ -126,7 +99,11 @@ fn reduced(
         span: counted.span,
         replacement: format!("\n{before}{label}:\n{}", body.trim_start_matches('\n')),
     };
-    Some((edit, ahead.declarations(), products.len()))
+    Some(Carried {
+        edit,
+        declared: ahead.declarations(),
+        count: products.len(),
+    })
 }
 
 fn product<'m>(
