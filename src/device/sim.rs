@@ -16,7 +16,7 @@ use crate::verdict::{Diagnostic, Severity, Time};
 use super::{About, Contents, Device, Ended, Execution, Gpu, Job, RigError, Timed, Timing};
 
 /// Version of interpreter and cost model: part of verdict cache keys, raised when an answer changes.
-const COST_MODEL: &str = "3";
+const COST_MODEL: &str = "4";
 /// Jobs up to here are executed in full.
 const LARGEST_JOB: Bytes = Bytes(256 << 20);
 /// Unwritten bytes of workspaces: a NaN in every float format.
@@ -293,15 +293,7 @@ impl SimDevice {
         let sample = if blocks <= SAMPLED_BLOCKS || at_once {
             (0..blocks).collect()
         } else {
-            // Near the middles of equal parts: neither the first nor a ragged last block stands for the
-            // rest, and no two at a distance that a grid's width divides.
-            (0..SAMPLED_BLOCKS)
-                .map(|part| {
-                    let middle = blocks * (2 * part + 1) / (2 * SAMPLED_BLOCKS);
-                    let reach = blocks / (4 * SAMPLED_BLOCKS) + 1;
-                    middle + (part + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) % reach
-                })
-                .collect()
+            standing_for(launch.grid)
         };
         Options {
             checks: false,
@@ -312,6 +304,33 @@ impl SimDevice {
             ..full
         }
     }
+}
+
+/// Blocks that stand for a grid too large to run.
+fn standing_for(grid: [u32; 3]) -> Vec<u64> {
+    let columns = u64::from(grid[0]);
+    let rows = u64::from(grid[1]) * u64::from(grid[2]);
+    if columns >= SAMPLED_BLOCKS && rows >= SAMPLED_BLOCKS {
+        // Work may grow along a row of blocks, as under a causal mask, or from row to row: one in the middle of
+        // each equal part of either.
+        let middle = |part: u64, of: u64| of * (2 * part + 1) / (2 * SAMPLED_BLOCKS);
+        return (0..SAMPLED_BLOCKS)
+            .map(|row| {
+                let column = (2 * row + 1) % (SAMPLED_BLOCKS + 1);
+                middle(row, rows) * columns + middle(column, columns)
+            })
+            .collect();
+    }
+    // Near the middles of equal parts: neither the first nor a ragged last block stands for the rest, and no
+    // two at a distance that a grid's width divides.
+    let blocks = columns * rows;
+    (0..SAMPLED_BLOCKS)
+        .map(|part| {
+            let middle = blocks * (2 * part + 1) / (2 * SAMPLED_BLOCKS);
+            let reach = blocks / (4 * SAMPLED_BLOCKS) + 1;
+            middle + (part + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) % reach
+        })
+        .collect()
 }
 
 struct Prepared {
@@ -593,4 +612,28 @@ fn diagnostics(findings: Vec<Finding>) -> Vec<Diagnostic> {
             help: finding.help,
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_that_stand_for_a_grid_stand_for_its_columns_and_rows() {
+        let grid = [64, 192, 1];
+        let blocks = standing_for(grid);
+        let mean = |of: &dyn Fn(u64) -> u64| {
+            blocks.iter().map(|block| of(*block) as f64).sum::<f64>() / blocks.len() as f64
+        };
+        assert_eq!(mean(&|block| block % 64), 32.0, "{blocks:?}");
+        assert_eq!(mean(&|block| block / 64), 96.0, "{blocks:?}");
+        for grid in [[7, 1, 1], [1 << 20, 1, 1], [2, 9, 9], [5, 2, 2]] {
+            let total = grid.iter().map(|&n| u64::from(n)).product();
+            let mut blocks = standing_for(grid);
+            blocks.sort_unstable();
+            blocks.dedup();
+            assert_eq!(blocks.len() as u64, SAMPLED_BLOCKS, "{grid:?}");
+            assert!(blocks.iter().all(|block| *block < total), "{grid:?}");
+        }
+    }
 }

@@ -11,7 +11,7 @@ use crate::verdict::Diagnosis;
 const FLOOR_BAND: f64 = 0.98;
 
 /// Work estimated from a few blocks is short of the whole only below this share: blocks may be unequal.
-const ESTIMATED_WORK: f64 = 0.65;
+const ESTIMATED_WORK: f64 = 0.75;
 
 /// What bounds a call from below on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
