@@ -7,7 +7,7 @@ use super::Decoded;
 use super::parts::Parts;
 use crate::ptx::ir::Operand;
 use crate::sim::float::Small;
-use crate::sim::op::{Alu, Clock, Cvt, CvtType, Op, Piece};
+use crate::sim::op::{Alu, Clock, Cvt, CvtType, Op, Piece, Reg};
 
 impl Decoder<'_> {
     pub(super) fn mov(&mut self, body: &mut Body, p: Parts) -> Decoded {
@@ -23,38 +23,12 @@ impl Decoder<'_> {
         match (to, from) {
             (Operand::Vector(items), _) => {
                 let src = self.src_any(body, from, ty)?;
-                let bits = ty.bits / items.len().max(1) as u8;
-                let part = Ty {
-                    kind: Kind::Bits,
-                    bits,
-                };
-                let mut parts = Vec::new();
-                for (index, item) in items.iter().enumerate() {
-                    let reg = self.dst_any(body, item, part)?;
-                    parts.push(Piece {
-                        reg,
-                        shift: index as u8 * bits,
-                        bits,
-                    });
-                }
+                let parts = self.pieces(body, items, ty, Self::dst_any)?;
                 Ok(Op::Alu(Alu::Unpack { src, parts }))
             }
             (_, Operand::Vector(items)) => {
                 let dst = self.dst_any(body, to, ty)?;
-                let bits = ty.bits / items.len().max(1) as u8;
-                let part = Ty {
-                    kind: Kind::Bits,
-                    bits,
-                };
-                let mut parts = Vec::new();
-                for (index, item) in items.iter().enumerate() {
-                    let reg = self.src_any(body, item, part)?;
-                    parts.push(Piece {
-                        reg,
-                        shift: index as u8 * bits,
-                        bits,
-                    });
-                }
+                let parts = self.pieces(body, items, ty, Self::src_any)?;
                 Ok(Op::Alu(Alu::Pack { dst, parts }))
             }
             (_, Operand::Name(name)) if clock(name).is_some() => {
@@ -88,6 +62,31 @@ impl Decoder<'_> {
                 })
             }
         }
+    }
+
+    /// The items of a vector as equal parts of a register of type `whole`, the lowest bits first; `register`
+    /// reads or writes each.
+    fn pieces(
+        &mut self,
+        body: &mut Body,
+        items: &[Operand],
+        whole: Ty,
+        register: fn(&mut Self, &mut Body, &Operand, Ty) -> Result<Reg, String>,
+    ) -> Result<Vec<Piece>, String> {
+        let bits = whole.bits / items.len().max(1) as u8;
+        let part = Ty {
+            kind: Kind::Bits,
+            bits,
+        };
+        let mut parts = Vec::with_capacity(items.len());
+        for (index, item) in items.iter().enumerate() {
+            parts.push(Piece {
+                reg: register(self, body, item, part)?,
+                shift: index as u8 * bits,
+                bits,
+            });
+        }
+        Ok(parts)
     }
 
     pub(super) fn cvt(&mut self, body: &mut Body, p: Parts) -> Decoded {
