@@ -207,7 +207,7 @@ pub(crate) fn flops_of(op: &Op) -> Option<(Format, f64)> {
         && atom.op == AtomOp::Add
         && let AtomType::Float(format) = atom.ty
     {
-        return Some((format, 1.0));
+        return Some((format, 1.0 + atom.further.len() as f64));
     }
     let Op::Alu(alu) = op else { return None };
     let arithmetic = |op: FloatOp| match op {

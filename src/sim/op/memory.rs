@@ -69,7 +69,7 @@ pub(crate) enum AtomType {
     Float(Format),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Atom {
     pub space: Space,
     pub address: Address,
@@ -78,6 +78,8 @@ pub(crate) struct Atom {
     /// Absent for `red`.
     pub dst: Option<Reg>,
     pub value: Reg,
+    /// The further values of a vector, each for the place behind the one before it.
+    pub further: Vec<Reg>,
     /// The new value of `cas` (then `value` is what it compares with).
     pub swap: Option<Reg>,
 }

@@ -5,6 +5,7 @@ use super::super::{Body, Decoder};
 use super::Decoded;
 use super::parts::Parts;
 use crate::ptx::ir::Operand;
+use crate::sim::float::Format;
 use crate::sim::op::{Access, Atom, AtomOp, AtomType, Op, Reg, Space};
 
 impl Decoder<'_> {
@@ -61,17 +62,29 @@ impl Decoder<'_> {
                 return Err(p.unknown());
             }
         };
-        if p.any(&["v2", "v4", "v8", "async"]) {
+        let returns = p.instruction.opcode == "atom";
+        let vector = p.any(&["v2", "v4"]);
+        let added = op == AtomOp::Add && kind == AtomType::Float(Format::F32);
+        if p.any(&["v8", "async"])
+            || vector && (returns || !added || !matches!(p.space(), Space::Global))
+        {
             return Err(p.unknown());
         }
-        let returns = p.instruction.opcode == "atom";
         let first = usize::from(returns);
         let dst = match (returns, p.operand(0)?) {
             (false, _) | (true, Operand::Sink) => None,
             (true, operand) => Some(self.dst_any(body, operand, ty)?),
         };
         let (address, _) = self.address(body, p.operand(first)?)?;
-        let value = self.src_any(body, p.operand(first + 1)?, ty)?;
+        let values = match p.operand(first + 1)? {
+            Operand::Vector(items) if vector => items.as_slice(),
+            other => std::slice::from_ref(other),
+        };
+        let mut regs = Vec::with_capacity(values.len());
+        for value in values {
+            regs.push(self.src_any(body, value, ty)?);
+        }
+        let value = regs.remove(0);
         let swap = match op {
             AtomOp::Cas => Some(self.src_any(body, p.operand(first + 2)?, ty)?),
             AtomOp::Add
@@ -91,6 +104,7 @@ impl Decoder<'_> {
             ty: kind,
             dst,
             value,
+            further: regs,
             swap,
         })))
     }

@@ -22,13 +22,14 @@ impl Block {
     ) -> Result<(), Stop> {
         env.changes += 1;
         let bytes = atom_bytes(atom.ty);
+        let all = bytes * (1 + atom.further.len());
         count_global(
             env,
             addresses,
             at,
-            bytes,
+            all,
             true,
-            Pattern::of(addresses, at.mask, bytes as u64),
+            Pattern::of(addresses, at.mask, all as u64),
         );
         count_atomic(env, addresses, at, true);
         // A returned value may be a ticket or a flag: from here on other blocks' writes may be ordered.
@@ -54,6 +55,21 @@ impl Block {
             undefined |= !defined && atom.op != AtomOp::Exch;
             if let Some(dst) = atom.dst {
                 put(&mut regs, dst, lane, old);
+            }
+            for (part, reg) in atom.further.iter().enumerate() {
+                let address = addresses[lane] + ((part + 1) * bytes) as u64;
+                let value = get(&regs, *reg, lane);
+                let (_, defined) = env
+                    .memory
+                    .update(
+                        &mut cursor,
+                        address,
+                        bytes,
+                        |old| apply(atom.op, atom.ty, old, value, 0, Subnormals::Flushed),
+                        env.options.checks,
+                    )
+                    .map_err(|refusal| refused(env, at.pc, &refusal, address, bytes, lane))?;
+                undefined |= !defined;
             }
         }
         if undefined {
