@@ -147,6 +147,7 @@ mod tests {
                     high: median + 0.01,
                 },
                 rounds: vec![median; 3],
+                burst: None,
                 standing,
             }],
             noise_floor: Some(0.005),

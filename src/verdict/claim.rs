@@ -58,8 +58,23 @@ pub struct Duel {
     pub ratio: Ratio,
     /// The same in each round by itself.
     pub rounds: Vec<f64>,
-    /// What may be said.
+    /// Where power limits the winner: the two in bursts; all above is full load then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<Burst>,
+    /// What may be said: of full load and of bursts together, where there are both.
     pub standing: Standing,
+}
+
+/// Two that took turns replay by replay, at a duty cycle of at most 10 %.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Burst {
+    /// The winner's times.
+    pub winner: Times,
+    /// The baseline's times.
+    pub baseline: Times,
+    /// Baseline ÷ winner.
+    pub ratio: Ratio,
 }
 
 /// How two took turns.
@@ -70,6 +85,10 @@ pub enum Interleaving {
     Pairs,
     /// A B B A in blocks of replays, each in a process of its own.
     Blocks,
+    /// A B B A in blocks of a second at full load, of which the second half counts: each has the clock that
+    /// its own power leaves it. Replay by replay, both would get one clock, and which one needs less power
+    /// would not show.
+    Seconds,
 }
 
 impl std::fmt::Display for Interleaving {
@@ -77,6 +96,7 @@ impl std::fmt::Display for Interleaving {
         f.write_str(match self {
             Self::Pairs => "ABBA in one process",
             Self::Blocks => "ABBA in blocks, two processes",
+            Self::Seconds => "ABBA in seconds of full load",
         })
     }
 }
@@ -91,6 +111,19 @@ pub struct Ratio {
     pub low: f64,
     /// High end, likewise.
     pub high: f64,
+}
+
+impl Standing {
+    /// What may be said of two comparisons of the same pair: neither may contradict.
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Faster, Self::Slower)
+            | (Self::Slower, Self::Faster)
+            | (Self::Tie, Self::Tie) => Self::Tie,
+            (Self::Faster, _) | (_, Self::Faster) => Self::Faster,
+            (Self::Slower, _) | (_, Self::Slower) => Self::Slower,
+        }
+    }
 }
 
 /// What may be said of a winner against a baseline.
@@ -143,6 +176,13 @@ pub struct Load {
     pub sustained_mhz: f64,
 }
 
+impl Claim {
+    /// Whether power holds the winner's clock down, so that burst and full load both count.
+    pub fn is_power_limited(&self) -> bool {
+        self.power.as_ref().is_some_and(|power| power.limited)
+    }
+}
+
 impl Duel {
     /// Name and way: `torch.mm (eager)`.
     pub fn title(&self) -> String {
@@ -176,6 +216,14 @@ impl std::fmt::Display for Claim {
                 duel.baseline.median,
                 duel.interleaving
             )?;
+            if let Some(burst) = &duel.burst {
+                let Ratio { median, low, high } = burst.ratio;
+                writeln!(
+                    f,
+                    "  {median:.4}× in bursts [{low:.4}, {high:.4}]: {} against {}",
+                    burst.winner.median, burst.baseline.median
+                )?;
+            }
         }
         if let Some(floor) = self.noise_floor {
             writeln!(f, "  noise floor {:.2} %", floor * 100.0)?;

@@ -10,7 +10,7 @@ mod score;
 use serde::{Deserialize, Serialize};
 
 pub use baseline::{Baselines, Correctness, MeasuredBaseline, MissingBaseline, Variant};
-pub use claim::{Claim, Duel, Interleaving, Load, Power, Ratio, Standing, Times};
+pub use claim::{Burst, Claim, Duel, Interleaving, Load, Power, Ratio, Standing, Times};
 pub use diagnosis::{Bottleneck, Diagnosis, Evidence, Hardware, Occupancy, Stall};
 pub use feedback::feedback;
 pub use score::{

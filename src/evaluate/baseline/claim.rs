@@ -3,36 +3,37 @@
 //! an interval covers every round.
 
 mod power;
+mod turns;
 
 use std::cell::RefCell;
+use std::time::Instant;
 
+use self::turns::{Contest, Pace, Round, Sides};
 use super::files::{ProblemFiles, scratch};
 use super::torch::{Library, Torch, asked};
-use super::{Bench, Failure, Options, product, quartiles};
+use super::{Bench, Failure, Options, product};
 use crate::device::cuda::protocol::Checked;
-use crate::device::cuda::timing::{abba, estimate, log_ratios, median, noise_floor, split};
-use crate::device::cuda::{CudaDevice, Halt, ProductJob, Replays, Subject};
+use crate::device::cuda::timing::{abba, noise_floor, split};
+use crate::device::cuda::{CudaDevice, ProductJob, Subject};
 use crate::device::{Buffer, Device as _, Ended, Job, RigError};
 use crate::evaluate::pipeline::{Pipeline, timed_buffers};
 use crate::source::{Point, Source};
 use crate::task::{Operation, Problem};
 use crate::verdict::{
-    Baselines, Claim, Duel, Interleaving, MeasuredBaseline, Ratio, Standing, Times, Variant,
-    Verdict,
+    Baselines, Burst, Claim, Duel, Interleaving, MeasuredBaseline, Variant, Verdict,
 };
 
 /// Fresh processes, each with inputs of another seed.
 const ROUNDS: u32 = 3;
 /// Pairs of replays in a round.
 const PAIRS: u32 = 32;
-/// Blocks of either side in a round, where the two run in processes of their own.
-const BLOCKS: u32 = 8;
-/// Replays in a block.
-const BLOCK: u8 = 4;
+/// Replays that tell how long one takes in a process of its own.
+const TRIAL: u32 = 4;
 /// Error allowed for an interval.
 const ALPHA: f64 = 0.0125;
-/// Baselines measured again, the frontier first.
+/// Baselines measured again, the frontier first; and where power limits the winner, which takes seconds each.
 const MOST_RIVALS: usize = 3;
+const MOST_RIVALS_OF_LIMITED: usize = 2;
 
 /// Measures a winner again, against the frontier, the library as users call it, and the best of each other
 /// provider, as far as `baselines` has them.
@@ -61,14 +62,14 @@ pub fn remeasure(
             return Ok(claim);
         }
     };
-    let rivals = rivals(baselines);
+    let mut rivals = rivals(baselines);
     if rivals.is_empty() {
         claim
             .not_checked
             .push("no baseline to measure it against".to_owned());
     }
     let mut taken: Vec<Taken> = rivals.iter().map(|_| Taken::default()).collect();
-    let mut alone = Taken::default();
+    let mut alone = Vec::new();
     let mut floors = Vec::new();
     for round in 0..ROUNDS {
         tell(&format!(
@@ -100,13 +101,28 @@ pub fn remeasure(
             return Ok(claim);
         };
         floors.extend(noise_floor(&first, &second, ALPHA));
-        alone.rounds.push((first, second));
+        alone.push((first, second));
+        if round == 0 {
+            tell("final measurement: burst and full load");
+            let in_process = rivals
+                .iter()
+                .find(|rival| matches!(rival.variant, Variant::Algorithm { .. }));
+            claim.power = field.power(in_process.copied(), &mut claim.not_checked)?;
+            if claim.is_power_limited() {
+                rivals.truncate(MOST_RIVALS_OF_LIMITED);
+            }
+        }
+        let pace = if claim.is_power_limited() {
+            Pace::Loads
+        } else {
+            Pace::Even
+        };
         for (rival, taken) in rivals.iter().zip(&mut taken) {
             if taken.lost {
                 continue;
             }
-            match field.against(rival, &mut claim.flaws) {
-                Ok(Some(samples)) => taken.rounds.push(samples),
+            match field.against(rival, pace, &mut claim.flaws) {
+                Ok(Some(round)) => taken.rounds.push(round),
                 Ok(None) => return Ok(claim),
                 Err(Failure::Rig(error)) => return Err(error),
                 Err(Failure::Missing(why)) => {
@@ -117,18 +133,12 @@ pub fn remeasure(
                 }
             }
         }
-        if round == 0 {
-            tell("final measurement: burst and sustained");
-            let in_process = rivals
-                .iter()
-                .find(|rival| matches!(rival.variant, Variant::Algorithm { .. }));
-            claim.power = field.power(in_process.copied(), &mut claim.not_checked)?;
-        }
     }
     // the worst round's floor holds for all
     claim.noise_floor = floors.into_iter().reduce(f64::max);
     let noise = claim.noise_floor.unwrap_or(0.0);
-    claim.winner = alone.times(|(a, b)| [a.as_slice(), b.as_slice()].concat());
+    let all = alone.iter().flat_map(|(a, b)| [a.as_slice(), b.as_slice()]);
+    claim.winner = turns::times(all.flatten().copied().collect());
     for (rival, taken) in rivals.iter().zip(&taken) {
         if !taken.lost {
             claim.duels.extend(taken.duel(rival, noise));
@@ -163,56 +173,45 @@ fn rivals(baselines: &Baselines) -> Vec<&MeasuredBaseline> {
     rivals
 }
 
-/// Times of the winner and of a rival, round by round.
+/// Rounds of the winner and of a rival.
 #[derive(Default)]
 struct Taken {
-    rounds: Vec<(Vec<f64>, Vec<f64>)>,
+    rounds: Vec<Round>,
     /// It failed in a round: what came before says too little.
     lost: bool,
 }
 
 impl Taken {
-    fn times(&self, side: impl Fn(&(Vec<f64>, Vec<f64>)) -> Vec<f64>) -> Option<Times> {
-        let samples: Vec<f64> = self.rounds.iter().flat_map(side).collect();
-        let [first, median, third] = quartiles(&samples)?;
-        Some(Times {
-            median,
-            quartiles: (first, third),
-            samples,
-        })
-    }
-
     /// What all rounds together allow to be said; `None` for too few times.
     fn duel(&self, rival: &MeasuredBaseline, noise: f64) -> Option<Duel> {
-        let logs: Vec<Vec<f64>> = self
+        let even: Vec<&Sides> = self.rounds.iter().map(|round| &round.times).collect();
+        let contest = Contest::of(&even, noise)?;
+        let bursts: Vec<&Sides> = self
             .rounds
             .iter()
-            .map(|(winner, baseline)| log_ratios(winner, baseline))
+            .filter_map(|round| round.bursts.as_ref())
             .collect();
-        let rounds: Vec<f64> = logs.iter().filter_map(|logs| median(logs)).collect();
-        let pooled = estimate(&logs.concat(), ALPHA)?;
-        let low = rounds.iter().copied().fold(pooled.low, f64::min);
-        let high = rounds.iter().copied().fold(pooled.high, f64::max);
-        let standing = if low > 0.0 && pooled.median > noise {
-            Standing::Faster
-        } else if high < 0.0 && pooled.median < -noise {
-            Standing::Slower
-        } else {
-            Standing::Tie
-        };
+        let burst = Contest::of(&bursts, noise);
         Some(Duel {
             name: rival.name.clone(),
             variant: rival.variant,
-            interleaving: interleaving(rival.variant),
-            winner: self.times(|(winner, _)| winner.clone())?,
-            baseline: self.times(|(_, baseline)| baseline.clone())?,
-            ratio: Ratio {
-                median: pooled.median.exp(),
-                low: low.exp(),
-                high: high.exp(),
+            interleaving: if burst.is_some() {
+                Interleaving::Seconds
+            } else {
+                interleaving(rival.variant)
             },
-            rounds: rounds.into_iter().map(f64::exp).collect(),
-            standing,
+            winner: contest.winner,
+            baseline: contest.baseline,
+            ratio: contest.ratio,
+            rounds: contest.rounds,
+            standing: burst.as_ref().map_or(contest.standing, |burst| {
+                contest.standing.and(burst.standing)
+            }),
+            burst: burst.map(|burst| Burst {
+                winner: burst.winner,
+                baseline: burst.baseline,
+                ratio: burst.ratio,
+            }),
         })
     }
 }
@@ -244,8 +243,8 @@ struct Opened {
     _folder: tempfile::TempDir,
 }
 
-/// Times of the winner and of the other; `None`: the winner fell, which is a flaw.
-type Samples = Option<(Vec<f64>, Vec<f64>)>;
+/// `None`: the winner fell, which is a flaw.
+type Samples = Option<Round>;
 
 impl Field<'_> {
     fn bench<'b>(&'b self, name: &'b str) -> Bench<'b> {
@@ -260,6 +259,7 @@ impl Field<'_> {
     fn against(
         &self,
         rival: &MeasuredBaseline,
+        pace: Pace,
         flaws: &mut Vec<String>,
     ) -> Result<Samples, Failure> {
         let task = &self.pipeline.settings().task;
@@ -269,21 +269,29 @@ impl Field<'_> {
         match (&named.ok_or_else(gone)?.operation, rival.variant) {
             (Operation::Product(multiplication), Variant::Algorithm { index, .. }) => {
                 let job = self.product(&bench, multiplication, index)?;
-                Ok(self.pairs(Subject::Product(&job), flaws)?)
+                self.in_process(Subject::Product(&job), pace, flaws)
             }
-            (Operation::Torch(expression), Variant::Eager | Variant::Compiled) => {
-                self.blocks(&bench, (Library::Torch, expression), rival.variant, flaws)
-            }
-            (Operation::Cudnn(expression), Variant::Graph) => {
-                self.blocks(&bench, (Library::Cudnn, expression), rival.variant, flaws)
-            }
+            (Operation::Torch(expression), Variant::Eager | Variant::Compiled) => self.in_python(
+                &bench,
+                (Library::Torch, expression),
+                rival.variant,
+                pace,
+                flaws,
+            ),
+            (Operation::Cudnn(expression), Variant::Graph) => self.in_python(
+                &bench,
+                (Library::Cudnn, expression),
+                rival.variant,
+                pace,
+                flaws,
+            ),
             (Operation::Kernel(file), Variant::Kernel) => {
                 let text = super::kernel::text(&bench, file)?;
-                self.kernel(&text, flaws)
+                self.kernel(&text, pace, flaws)
             }
             (Operation::Cuda(file), Variant::Cuda) => {
                 let (text, _) = super::kernel::compiled(&bench, file)?;
-                self.kernel(&text, flaws)
+                self.kernel(&text, pace, flaws)
             }
             (
                 Operation::Product(_)
@@ -310,7 +318,7 @@ impl Field<'_> {
             .ok_or_else(|| Failure::Missing("cuBLASLt offers that algorithm no more".to_owned()))
     }
 
-    fn kernel(&self, text: &str, flaws: &mut Vec<String>) -> Result<Samples, Failure> {
+    fn kernel(&self, text: &str, pace: Pace, flaws: &mut Vec<String>) -> Result<Samples, Failure> {
         let missing = |error: &dyn std::fmt::Display| Failure::Missing(error.to_string());
         let source = Source::parse(text).map_err(|error| missing(&error))?;
         let point = source
@@ -318,13 +326,13 @@ impl Field<'_> {
             .default_point()
             .map_err(|error| missing(&error))?;
         match self.pipeline.ready(&source, &point)? {
-            Ok(ready) => Ok(self.pairs(Subject::Kernel(&ready.job(self.buffers)), flaws)?),
+            Ok(ready) => self.in_process(Subject::Kernel(&ready.job(self.buffers)), pace, flaws),
             Err(verdict) => Err(Failure::Missing(unready(&verdict))),
         }
     }
 
-    /// A B B A in the worker.
-    fn pairs(&self, other: Subject<'_>, flaws: &mut Vec<String>) -> Result<Samples, Failure> {
+    /// A B B A in the worker, replay by replay.
+    fn pairs(&self, other: Subject<'_>, flaws: &mut Vec<String>) -> Result<Option<Sides>, Failure> {
         let subjects = [Subject::Kernel(self.winner), other];
         let replayed = self.gpu.replay_with(&subjects, |replays| {
             let (samples, _) = replays.block(abba(0, PAIRS))?;
@@ -333,12 +341,33 @@ impl Field<'_> {
         self.conclude(replayed, flaws)
     }
 
-    /// A B B A in blocks: the winner in the worker, the expression in its own process.
-    fn blocks(
+    /// Both in the worker.
+    fn in_process(
+        &self,
+        other: Subject<'_>,
+        pace: Pace,
+        flaws: &mut Vec<String>,
+    ) -> Result<Samples, Failure> {
+        if let Pace::Even = pace {
+            return Ok(self.pairs(other, flaws)?.map(Round::even));
+        }
+        let subjects = [Subject::Kernel(self.winner), other];
+        let replayed = self.gpu.replay_with(&subjects, |replays| {
+            let replay_ns = [replays.rough_ns(0), replays.rough_ns(1)];
+            turns::loads(replay_ns, |side, count| {
+                Ok(Some(replays.block(vec![side; count])?.0))
+            })
+        })?;
+        Ok(self.conclude(replayed, flaws)?.flatten())
+    }
+
+    /// The winner in the worker, the expression in its own process.
+    fn in_python(
         &self,
         bench: &Bench<'_>,
         (library, expression): (Library, &str),
         variant: Variant,
+        pace: Pace,
         flaws: &mut Vec<String>,
     ) -> Result<Samples, Failure> {
         let missing = |error: super::TorchError| Failure::Missing(error.to_string());
@@ -352,35 +381,35 @@ impl Field<'_> {
             .prepare(variant, &opened.files, self.gpu.gpu().l2)
             .map_err(missing)?;
         torch.warm_up().map_err(missing)?;
+        let before = Instant::now();
+        torch.sample(TRIAL).map_err(missing)?;
+        let rival_ns = before.elapsed().as_nanos() as f64 / f64::from(TRIAL);
         let mut lost = None;
         let subjects = [Subject::Kernel(self.winner)];
         let replayed = self.gpu.replay_with(&subjects, |replays| {
-            let (mut winner, mut baseline) = (Vec::new(), Vec::new());
-            for block in 0..BLOCKS {
-                let own = |replays: &mut Replays<'_, '_, '_>| -> Result<Option<f64>, Halt> {
-                    let (samples, _) = replays.block(vec![0; usize::from(BLOCK)])?;
-                    Ok(median(&samples))
-                };
-                let first = if block % 2 == 0 { own(replays)? } else { None };
-                match torch.sample(BLOCK.into()) {
-                    Ok(samples) => baseline.extend(median(&samples)),
+            let replay_ns = [replays.rough_ns(0), rival_ns];
+            let take = |side, count: usize| {
+                if side == 0 {
+                    return Ok(Some(replays.block(vec![0; count])?.0));
+                }
+                match torch.sample(count as u32) {
+                    Ok(samples) => Ok(Some(samples)),
                     Err(error) => {
                         lost = Some(error);
-                        break;
+                        Ok(None)
                     }
                 }
-                winner.extend(match first {
-                    Some(first) => Some(first),
-                    None => own(replays)?,
-                });
+            };
+            match pace {
+                Pace::Even => turns::blocks(take),
+                Pace::Loads => turns::loads(replay_ns, take),
             }
-            Ok((winner, baseline))
         })?;
         match lost {
             Some(error) => Err(missing(error)),
             None => {
                 self.torch.replace(Some(opened));
-                self.conclude(replayed, flaws)
+                Ok(self.conclude(replayed, flaws)?.flatten())
             }
         }
     }
@@ -474,7 +503,7 @@ fn words(ended: &Ended) -> String {
 mod tests {
     use super::*;
     use crate::units::Nanos;
-    use crate::verdict::{Correctness, MissingBaseline};
+    use crate::verdict::{Correctness, MissingBaseline, Standing};
 
     fn baseline(name: &str, variant: Variant, ns: f64, right: bool) -> MeasuredBaseline {
         let time = Nanos::new(ns).expect("positive");
@@ -500,19 +529,52 @@ mod tests {
     /// Three rounds of pairs in which the baseline takes `ratio` times as long, each round with a bias of
     /// its own.
     fn taken(ratio: f64, bias: [f64; 3]) -> Taken {
-        let rounds = bias.map(|bias| {
-            (0..32)
-                .map(|pair| {
-                    let drift = 1000.0 + f64::from(pair);
-                    let jitter = 1.0 + f64::from(pair * 7 % 5) * 1e-4;
-                    (drift, drift * ratio * bias * jitter)
-                })
-                .unzip()
-        });
         Taken {
-            rounds: rounds.to_vec(),
+            rounds: bias.map(|bias| Round::even(sides(32, ratio * bias))).into(),
             lost: false,
         }
+    }
+
+    fn sides(pairs: u32, ratio: f64) -> Sides {
+        (0..pairs)
+            .map(|pair| {
+                let drift = 1000.0 + f64::from(pair);
+                let jitter = 1.0 + f64::from(pair * 7 % 5) * 1e-4;
+                (drift, drift * ratio * jitter)
+            })
+            .unzip()
+    }
+
+    #[test]
+    fn where_power_limits_full_load_and_bursts_both_count() {
+        let rival = baseline("lib", Variant::Algorithm { index: 1, of: 3 }, 1000.0, true);
+        let duel = |full, burst| {
+            let round = || Round {
+                times: sides(3, full),
+                bursts: Some(sides(12, burst)),
+            };
+            let rounds = vec![round(), round(), round()];
+            let taken = Taken {
+                rounds,
+                lost: false,
+            };
+            taken
+                .duel(&rival, 0.002)
+                .expect("nine seconds and 36 bursts")
+        };
+        let both = duel(1.02, 1.01);
+        assert_eq!(both.standing, Standing::Faster);
+        assert_eq!(both.interleaving, Interleaving::Seconds);
+        assert!((both.ratio.median - 1.02).abs() < 2e-3, "{:?}", both.ratio);
+        let burst = both.burst.expect("measured").ratio.median;
+        assert!((burst - 1.01).abs() < 2e-3, "{burst}");
+        assert_eq!(duel(1.02, 0.9999).standing, Standing::Faster);
+        assert_eq!(
+            duel(1.02, 0.98).standing,
+            Standing::Tie,
+            "it depends on the load"
+        );
+        assert_eq!(duel(1.0, 0.98).standing, Standing::Slower);
     }
 
     #[test]
@@ -566,7 +628,7 @@ mod tests {
         assert_eq!(split.standing, Standing::Tie, "a round says otherwise");
         assert!(split.ratio.low < 1.0);
         let few = Taken {
-            rounds: vec![(vec![1.0; 3], vec![2.0; 3])],
+            rounds: vec![Round::even((vec![1.0; 3], vec![2.0; 3]))],
             lost: false,
         };
         assert!(

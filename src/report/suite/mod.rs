@@ -297,6 +297,7 @@ mod tests {
                 high: ratio,
             },
             rounds: Vec::new(),
+            burst: None,
             standing: Standing::Faster,
         }
     }
