@@ -138,7 +138,8 @@ pub struct ModelArgs {
     /// The server's language; told from --base-url by default.
     #[arg(long, value_name = "API")]
     pub api: Option<Api>,
-    /// Most model calls, failed ones included.
+    /// Most model calls, failed ones included. This and the next two hold over the whole command: all tasks of a
+    /// suite, all series of a comparison, earlier sessions.
     #[arg(long, value_name = "N")]
     pub max_calls: Option<u64>,
     /// Most tokens, input and output together.
@@ -364,8 +365,9 @@ pub struct ShowArgs {
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("written").required(true).multiple(true)))]
 pub struct ReportArgs {
-    /// The run's folder, or its trace (.jsonl.gz).
-    pub dir: PathBuf,
+    /// The run's folder, or its trace (.jsonl.gz); several for --curve.
+    #[arg(required = true, value_name = "DIR")]
+    pub runs: Vec<PathBuf>,
     /// The report as one HTML file.
     #[arg(long, value_name = "FILE", group = "written")]
     pub html: Option<PathBuf>,
@@ -375,6 +377,9 @@ pub struct ReportArgs {
     /// Folder for tree.png and curve.png.
     #[arg(long, value_name = "DIR", group = "written")]
     pub png: Option<PathBuf>,
+    /// The best so far of all the runs against minutes of the device, in one picture (.svg, or .png).
+    #[arg(long, value_name = "FILE", group = "written")]
+    pub curve: Option<PathBuf>,
 }
 
 /// `replay`.

@@ -1,48 +1,46 @@
-//! `report`: a stored run as a page and as pictures.
+//! `report`: a stored run as a page and as pictures; several runs as one curve.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use serde::Serialize;
 
 use super::{Exit, answer};
 use crate::cli::{Global, ReportArgs};
 use crate::llm;
-use crate::report::RunReport;
 use crate::report::chart::{Picture, png};
+use crate::report::{RunReport, best_so_far};
 use crate::store::StoredRun;
 
 /// What was written.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Written {
     files: Vec<PathBuf>,
 }
 
 pub(super) fn run(args: &ReportArgs, global: &Global) -> anyhow::Result<Exit> {
-    let run = StoredRun::open(&args.dir)?;
-    let recording = args.dir.join("exchanges.jsonl");
-    let exchanges = if recording.is_file() {
-        llm::exchanges(&recording)?
-    } else {
-        Vec::new()
-    };
-    let report = RunReport::read(&run, &exchanges)
-        .with_context(|| format!("cannot read the run in {}", args.dir.display()))?;
-    let mut written = Written { files: Vec::new() };
-    if let Some(file) = &args.html {
-        written.write(file.clone(), report.page()?.as_bytes())?;
+    let mut written = Written::default();
+    let of_one = args.html.is_some() || args.svg.is_some() || args.png.is_some();
+    match &args.runs[..] {
+        [run] if of_one => written.report(run, args)?,
+        [_, _, ..] if of_one => bail!(
+            "--html, --svg and --png tell of one run, and {} are named: name one, or draw all of them with --curve FILE",
+            args.runs.len()
+        ),
+        [..] => {}
     }
-    let pictures: Vec<(&str, Picture)> = std::iter::once(("tree", report.tree()))
-        .chain(report.curve().map(|curve| ("curve", curve)))
-        .collect();
-    for (name, picture) in &pictures {
-        if let Some(folder) = &args.svg {
-            let file = folder.join(format!("{name}.svg"));
-            written.write(file, picture.file().as_bytes())?;
-        }
-        if let Some(folder) = &args.png {
-            written.write(folder.join(format!("{name}.png")), &png(picture)?)?;
+    if let Some(file) = &args.curve {
+        let runs = args
+            .runs
+            .iter()
+            .map(|run| StoredRun::open(run))
+            .collect::<Result<Vec<_>, _>>()?;
+        let picture = best_so_far(&runs)?;
+        let as_png = file.extension().is_some_and(|extension| extension == "png");
+        match as_png {
+            true => written.write(file.clone(), &png(&picture)?)?,
+            false => written.write(file.clone(), picture.file().as_bytes())?,
         }
     }
     let lines: Vec<String> = written
@@ -55,6 +53,35 @@ pub(super) fn run(args: &ReportArgs, global: &Global) -> anyhow::Result<Exit> {
 }
 
 impl Written {
+    /// One run's page and pictures.
+    fn report(&mut self, dir: &Path, args: &ReportArgs) -> anyhow::Result<()> {
+        let run = StoredRun::open(dir)?;
+        let recording = dir.join("exchanges.jsonl");
+        let exchanges = if recording.is_file() {
+            llm::exchanges(&recording)?
+        } else {
+            Vec::new()
+        };
+        let report = RunReport::read(&run, &exchanges)
+            .with_context(|| format!("cannot read the run in {}", dir.display()))?;
+        if let Some(file) = &args.html {
+            self.write(file.clone(), report.page()?.as_bytes())?;
+        }
+        let pictures: Vec<(&str, Picture)> = std::iter::once(("tree", report.tree()))
+            .chain(report.curve().map(|curve| ("curve", curve)))
+            .collect();
+        for (name, picture) in &pictures {
+            if let Some(folder) = &args.svg {
+                let file = folder.join(format!("{name}.svg"));
+                self.write(file, picture.file().as_bytes())?;
+            }
+            if let Some(folder) = &args.png {
+                self.write(folder.join(format!("{name}.png")), &png(picture)?)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Writes a file, and makes its folder where that is not there yet.
     fn write(&mut self, file: PathBuf, bytes: &[u8]) -> anyhow::Result<()> {
         let folder = file.parent().unwrap_or(Path::new(""));

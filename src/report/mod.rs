@@ -4,6 +4,7 @@
 mod baselines;
 pub mod chart;
 mod checks;
+mod curves;
 mod page;
 mod progress;
 mod story;
@@ -12,6 +13,7 @@ pub mod turns;
 
 pub use baselines::baselines_table;
 pub use checks::by_size;
+pub use curves::{CurveError, best_so_far};
 pub use page::{PageError, RunReport, bands_picture, comparison_page};
 pub use progress::{Doing, Format, Progress, Told, opening, told};
 pub use story::{Story, Winner, setting_line};

@@ -55,6 +55,39 @@ fn a_report_says_what_to_write() {
 }
 
 #[test]
+fn several_runs_become_one_curve_over_their_own_denominators() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let report = |args: &[&str]| {
+        let done = warptree(folder.path())
+            .arg("report")
+            .arg(trace_file("gemm_bf16-m1024-h200"))
+            .arg(trace_file("softmax-h200"))
+            .args(args)
+            .output()
+            .expect("it runs");
+        let told = String::from_utf8_lossy(&done.stderr).into_owned();
+        (done.status.success(), told)
+    };
+    assert_eq!(report(&["--curve", "out/curve.svg"]), (true, String::new()));
+    let file = folder.path().join("out/curve.svg");
+    let svg = std::fs::read_to_string(file).expect("a picture");
+    assert!(svg.starts_with("<svg xmlns=") && !svg.contains("var(--"));
+    for words in [
+        "gemm_bf16@M=1024 over cuBLASLt",
+        "softmax over torch.softmax",
+        "minutes of search",
+        "measured",
+    ] {
+        assert!(svg.contains(words), "{words} is missing");
+    }
+    assert!(report(&["--curve", "curve.png"]).0);
+    let png = std::fs::read(folder.path().join("curve.png")).expect("a picture");
+    assert!(png.starts_with(b"\x89PNG"));
+    let (done, told) = report(&["--html", "two.html"]);
+    assert!(!done && told.contains("--curve FILE"), "{told}");
+}
+
+#[test]
 fn a_comparison_keeps_its_series_and_refuses_those_of_another() {
     let folder = tempfile::tempdir().expect("a folder");
     let device = format!("recorded:{}", trace_file("transpose-space-h200").display());
