@@ -28,7 +28,7 @@ use warptree::evaluate::{self, Cached, Evaluation, Evaluator, Pipeline, ptxas::A
 use warptree::llm::Tally;
 use warptree::propose::{Proposal, ProposalRequest, ProposeError, Proposer};
 use warptree::report::chart::{Axis, Format, Line, Picture, Plot, Scale, Stroke, side_by_side};
-use warptree::search::{NodeId, StopRules};
+use warptree::search::{NodeId, SearchParams};
 use warptree::source::{Point, Source};
 use warptree::store::{Event, RootConfig, RunConfig, RunGraph, StoredRun};
 use warptree::task::{Catalogue, Task};
@@ -419,7 +419,7 @@ fn compare(world: &Arc<World>, quality: Quality, seeds: u64) -> Outcome<Comparis
     config.baseline = None;
     config.baselines = None;
     config.model = None;
-    config.search.stop = StopRules::default();
+    config.search = SearchParams::default();
     let budget = Budget {
         evaluations: Some(BUDGET),
         // the scripted model charges one for a reply
@@ -440,7 +440,6 @@ fn compare(world: &Arc<World>, quality: Quality, seeds: u64) -> Outcome<Comparis
             evaluator: &**world,
             rewrites: None,
             model: Some(&make),
-            deterministic_model: true,
             sources: &sources,
             config: &config,
             budget,

@@ -13,6 +13,8 @@ mod check;
 mod check_gpu;
 #[path = "cli/circle.rs"]
 mod circle;
+#[path = "cli/compare.rs"]
+mod compare;
 #[path = "cli/errors.rs"]
 mod errors;
 #[path = "cli/kill.rs"]

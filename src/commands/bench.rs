@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, bail};
@@ -11,6 +12,7 @@ use super::judge::{self, DeviceSpec, Over, Wanted};
 use super::session::{self, Session};
 use super::{Exit, answer, bench_model, note, resume, search};
 use crate::cli::{BenchArgs, Global, JudgeArgs, LimitArgs};
+use crate::llm::{self, Budget};
 use crate::propose::ProposerKind;
 use crate::report::Format;
 use crate::report::suite::{SuiteReport, TaskResult, finished};
@@ -29,9 +31,11 @@ pub(super) fn run(args: &BenchArgs, global: &Global) -> anyhow::Result<Exit> {
     let catalogue = Catalogue::open(global.tasks.as_deref())?;
     let suite = catalogue.suite(&args.suite)?;
     let (chosen, left_out) = chosen(&suite, &args.tasks_only)?;
+    let model = search::model_config(&args.model).map(|model| of_task(model, chosen.first()));
     let bench = Bench {
         args,
         global,
+        budget: model.as_ref().map(session::budget).transpose()?,
         stop: search::stop_rules(
             &LimitArgs {
                 budget: args.budget,
@@ -122,6 +126,14 @@ pub(super) fn chosen(suite: &Suite, only: &[String]) -> anyhow::Result<(Vec<Stri
         .partition(|name| only.is_empty() || only.contains(name)))
 }
 
+/// A model whose name may depend on the task.
+pub(super) fn of_task(model: ModelConfig, task: Option<&String>) -> ModelConfig {
+    ModelConfig {
+        name: model.name.replace(TASK, task.map_or("", String::as_str)),
+        ..model
+    }
+}
+
 /// The report's files: for people, for scripts, for spreadsheets.
 fn write(folder: &Path, report: &SuiteReport) -> anyhow::Result<()> {
     for (name, text) in [
@@ -142,6 +154,8 @@ struct Bench<'a> {
     global: &'a Global,
     stop: StopRules,
     proposers: Vec<ProposerKind>,
+    /// What the model may cost on all tasks together.
+    budget: Option<Arc<Budget>>,
 }
 
 impl Bench<'_> {
@@ -154,10 +168,7 @@ impl Bench<'_> {
     }
 
     fn model(&self, task: &Task) -> Option<ModelConfig> {
-        search::model_config(&self.args.model).map(|model| ModelConfig {
-            name: model.name.replace(TASK, &task.name),
-            ..model
-        })
+        search::model_config(&self.args.model).map(|model| of_task(model, Some(&task.name)))
     }
 
     /// A run that is there already must be what is asked for now: results of both would stand in one table.
@@ -210,6 +221,9 @@ impl Bench<'_> {
         let (judge, run, past) = if folder.join("run.toml").exists() {
             if finished(&StoredRun::open(&folder)?) {
                 note("finished already");
+                if let Some(budget) = &self.budget {
+                    llm::recall(&folder, budget)?;
+                }
                 return Ok(());
             }
             let (run, past) = RunWriter::resume(&folder)?;
@@ -259,6 +273,7 @@ impl Bench<'_> {
             run,
             past,
             jobs: session::jobs(jobs),
+            budget: self.budget.clone(),
         };
         session.search(Format::Text, interrupt)?;
         Ok(())

@@ -12,12 +12,13 @@ use std::thread;
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 
-use super::bench::{TASK, chosen};
+use super::bench::{TASK, chosen, of_task};
 use super::judge::{self, Judge, Over, Wanted};
-use super::session::{self, Recording, open_model};
+use super::session::{self, open_model};
 use super::{Exit, answer, note, search};
 use crate::cli::{BenchArgs, Global, JudgeArgs};
 use crate::driver::trajectory::{Gave, Players, Turn, play};
+use crate::llm::Budget;
 use crate::report::turns::{TaskTurns, TurnsReport};
 use crate::source::Source;
 use crate::store::{BaselineTime, ModelConfig};
@@ -48,12 +49,10 @@ pub(super) fn run(args: &BenchArgs, turns: u32, global: &Global) -> anyhow::Resu
     let suite = catalogue.suite(&args.suite)?;
     let (names, _) = chosen(&suite, &args.tasks_only)?;
     let model = search::model_config(&args.model).context("--turns needs --model")?;
-    session::check_model(&ModelConfig {
-        name: model
-            .name
-            .replace(TASK, names.first().map_or("", String::as_str)),
-        ..model.clone()
-    })?;
+    let first = of_task(model.clone(), names.first());
+    session::check_model(&first)?;
+    // hard over all tasks together
+    let budget = session::budget(&first)?;
     let mut report = TurnsReport {
         suite: suite.name.clone(),
         model: model.name.clone(),
@@ -71,10 +70,8 @@ pub(super) fn run(args: &BenchArgs, turns: u32, global: &Global) -> anyhow::Resu
             global,
             turns,
             name,
-            model: ModelConfig {
-                name: model.name.replace(TASK, name),
-                ..model.clone()
-            },
+            model: of_task(model.clone(), Some(name)),
+            budget: &budget,
         };
         let task = bench
             .run(&interrupt)
@@ -115,6 +112,7 @@ struct Bench<'a> {
     turns: u32,
     name: &'a str,
     model: ModelConfig,
+    budget: &'a Arc<Budget>,
 }
 
 impl Bench<'_> {
@@ -195,8 +193,8 @@ impl Bench<'_> {
             .as_deref()
             .context("a table has no task to ask a model about")?;
         let seed = Arc::new(Source::parse(&task.seed)?);
-        let record = Recording::Own(folder.join("exchanges.jsonl"));
-        let model = open_model(&self.model, judge, record)?;
+        let record = folder.join("exchanges.jsonl");
+        let model = open_model(&self.model, judge, record, self.budget)?;
         let players = Players {
             task,
             seed: &seed,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 
 use super::judge::{self, Over, Wanted};
-use super::session::{self, Recording, open_model};
+use super::session::{self, open_model};
 use super::{Exit, answer, note, search};
 use crate::cli::{CompareArgs, Global};
 use crate::compare::{Bench, Budget, Comparison, Method};
@@ -69,26 +69,36 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
         global,
         &texts,
         vec![ProposerKind::Knobs],
-        model.clone(),
+        model.clone().map(without_limits),
         StopRules::default(),
     );
+    let asking: Vec<String> = args
+        .methods
+        .iter()
+        .filter(|method| method.asks_model())
+        .flat_map(|method| (0..args.seeds).map(|seed| Bench::name(*method, seed)))
+        .collect();
+    // hard over all series together, those that earlier sessions finished among them
+    let purse = match (&model, asking.first()) {
+        (Some(model), Some(first)) => Some(session::budget(&of_series(model, first))?),
+        (Some(_) | None, _) => None,
+    };
+    if let Some(purse) = &purse {
+        for series in &asking {
+            let folder = args.out.join(series);
+            if Bench::is_finished(&folder) {
+                llm::recall(&folder, purse)?;
+            }
+        }
+    }
     let rewrites = Rewrites;
     let make_model = |method: Method, seed: u64| -> Result<Box<dyn Proposer>, ProposeError> {
-        let model = model
-            .as_ref()
-            .ok_or_else(|| ProposeError::Unavailable("no model".into()))?;
-        let series = format!("{}-{seed}", method.name());
-        let record = args.out.join(&series).join("exchanges.jsonl");
-        // only a search can be gone on with; a series of replies begins again
-        let recording = match method {
-            Method::Search => Recording::Own(record),
-            Method::SingleShot
-            | Method::BestOfN
-            | Method::Refine
-            | Method::KnobsOnly
-            | Method::Random => Recording::Shared(record),
+        let (Some(model), Some(purse)) = (&model, &purse) else {
+            return Err(ProposeError::Unavailable("no model".into()));
         };
-        open_model(&of_series(model, &series), &judge, recording)
+        let series = Bench::name(method, seed);
+        let record = args.out.join(&series).join("exchanges.jsonl");
+        open_model(&of_series(model, &series), &judge, record, purse)
             .map(|model| Box::new(model) as Box<dyn Proposer>)
             .map_err(|error| ProposeError::Unavailable(format!("{error:#}")))
     };
@@ -97,9 +107,6 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
         evaluator: &*judge.evaluator,
         rewrites: judge.task.is_some().then_some(&rewrites),
         model: model.is_some().then_some(&make_model),
-        deterministic_model: model
-            .as_ref()
-            .is_none_or(|model| llm::deterministic(&model.name)),
         sources: &sources,
         config: &config,
         budget,
@@ -173,6 +180,20 @@ fn budget(args: &CompareArgs) -> anyhow::Result<Budget> {
     } else {
         budget
     })
+}
+
+/// What decides a series, and no more: one that stopped at a limit goes on under a higher one.
+fn without_limits(model: ModelConfig) -> ModelConfig {
+    ModelConfig {
+        max_calls: None,
+        max_tokens: None,
+        max_dollars: None,
+        rpm: None,
+        tpm: None,
+        call_timeout_s: None,
+        idle_timeout_s: None,
+        ..model
+    }
 }
 
 /// The model of one series: a recording of a whole comparison is replayed series by series.

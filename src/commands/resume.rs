@@ -51,6 +51,7 @@ pub(super) fn run(args: &ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
         run,
         past,
         jobs,
+        budget: None,
     }
     .drive(global.json, &interrupt)
 }

@@ -70,6 +70,7 @@ pub(super) fn run(args: SearchArgs, global: &Global) -> anyhow::Result<Exit> {
         run,
         past: Vec::new(),
         jobs,
+        budget: None,
     }
     .drive(global.json, &interrupt)
 }

@@ -1,6 +1,7 @@
 //! Drives a run from where it stands to its end, shows it, and says what came of it. `search` and `resume`
 //! differ only in how they come here.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -23,6 +24,8 @@ pub(super) struct Session {
     pub(super) run: RunWriter,
     pub(super) past: Vec<Line>,
     pub(super) jobs: usize,
+    /// What the model may cost, where other runs share that; else the run has its own.
+    pub(super) budget: Option<Arc<Budget>>,
 }
 
 impl Session {
@@ -57,6 +60,7 @@ impl Session {
             mut run,
             past,
             jobs,
+            budget: shared,
         } = self;
         let config = run.config.clone();
         let rewrites = Rewrites;
@@ -64,8 +68,9 @@ impl Session {
             .model
             .as_ref()
             .map(|model| {
-                let record = Recording::Own(run.folder.join("exchanges.jsonl"));
-                open_model(model, &judge, record)
+                let record = run.folder.join("exchanges.jsonl");
+                let budget = shared.map_or_else(|| budget(model), Ok)?;
+                open_model(model, &judge, record, &budget)
             })
             .transpose()?;
         let mut proposers: Vec<(Expander, &dyn Proposer)> = Vec::new();
@@ -100,28 +105,18 @@ impl Session {
     }
 }
 
-/// Where a model's exchanges are recorded.
-pub(super) enum Recording {
-    /// The run's own file: what it holds was asked and paid for by earlier sessions of this run.
-    Own(std::path::PathBuf),
-    /// A file that several series write to, one after the other.
-    Shared(std::path::PathBuf),
-}
-
-/// A model's proposer; its exchanges go to `record`.
+/// A model's proposer; its exchanges go to the file `record`. What that holds was asked and paid for by earlier
+/// sessions of the same run: it counts, and is not asked again.
 pub(super) fn open_model(
     model: &ModelConfig,
     judge: &Judge,
-    record: Recording,
+    record: PathBuf,
+    budget: &Arc<Budget>,
 ) -> anyhow::Result<ModelProposer> {
-    let (record, resume) = match record {
-        Recording::Own(path) => (path, true),
-        Recording::Shared(path) => (path, false),
-    };
     let options = OpenOptions {
         record: Some(record),
-        resume,
-        ..options(model)?
+        resume: true,
+        ..options(model, budget)
     };
     let chat = llm::open(&model.name, model.base_url.as_deref(), &options)?;
     let gpu = judge
@@ -139,13 +134,14 @@ pub(super) fn open_model(
 /// anything is judged.
 pub(super) fn check_model(model: &ModelConfig) -> anyhow::Result<()> {
     if !model.name.starts_with("replay:") {
-        llm::open(&model.name, model.base_url.as_deref(), &options(model)?)?;
+        let options = options(model, &budget(model)?);
+        llm::open(&model.name, model.base_url.as_deref(), &options)?;
     }
     Ok(())
 }
 
-/// How a model's client is made, but for its recording.
-fn options(model: &ModelConfig) -> anyhow::Result<OpenOptions> {
+/// What a model may cost: all clients that share it together. A recording is priced as the model that it is of.
+pub(super) fn budget(model: &ModelConfig) -> anyhow::Result<Arc<Budget>> {
     let limits = Limits {
         calls: model.max_calls,
         tokens: model.max_tokens,
@@ -155,22 +151,35 @@ fn options(model: &ModelConfig) -> anyhow::Result<OpenOptions> {
         Some(file) => Prices::embedded().with_file(file)?,
         None => Prices::embedded(),
     };
+    let recorded = match model.name.strip_prefix("replay:") {
+        Some(recording) => llm::exchanges(Path::new(recording))?
+            .into_iter()
+            .next()
+            .map(|exchange| exchange.model),
+        None => None,
+    };
+    let name = recorded.as_ref().unwrap_or(&model.name);
+    Ok(Arc::new(Budget::new(limits, prices.of(name))?))
+}
+
+/// How a model's client is made, but for its recording.
+fn options(model: &ModelConfig, budget: &Arc<Budget>) -> OpenOptions {
     let api = llm::language(model.base_url.as_deref(), model.api);
-    let mut options = OpenOptions {
-        budget: Arc::new(Budget::new(limits, prices.of(&model.name))?),
+    let usual = OpenOptions::default();
+    OpenOptions {
+        budget: Arc::clone(budget),
         api: model.api,
         rates: Rates {
             requests: model.rpm,
             tokens: model.tpm,
         },
         total_timeout: model.call_timeout_s.map(Duration::from_secs),
+        idle_timeout: model
+            .idle_timeout_s
+            .map_or(usual.idle_timeout, Duration::from_secs),
         key: llm::key_from_environment(api),
-        ..OpenOptions::default()
-    };
-    if let Some(seconds) = model.idle_timeout_s {
-        options.idle_timeout = Duration::from_secs(seconds);
+        ..usual
     }
-    Ok(options)
 }
 
 /// How many threads: as asked, else one a core.

@@ -31,6 +31,9 @@ const MOST_REFUTED: usize = 8;
 /// Settings that are drawn before any of them is judged, where the budget is not in kernels.
 const DRAWN_AT_ONCE: usize = 16;
 
+/// A finished series, in its folder.
+const SERIES: &str = "series.json";
+
 /// Makes a model's proposer for a series, afresh, so that a scripted one starts from its first reply.
 pub type MakeModel<'a> = dyn Fn(Method, u64) -> Result<Box<dyn Proposer>, ProposeError> + 'a;
 
@@ -44,8 +47,6 @@ pub struct Bench<'a> {
     pub rewrites: Option<&'a dyn Proposer>,
     /// The model.
     pub model: Option<&'a MakeModel<'a>>,
-    /// Every model answers the same question the same way.
-    pub deterministic_model: bool,
     /// The sources there are, the seed first.
     pub sources: &'a [Arc<Source>],
     /// The configuration of the search, but for proposers and seed.
@@ -116,6 +117,16 @@ pub(super) struct Contender {
 }
 
 impl Bench<'_> {
+    /// What a series, and its folder, is called.
+    pub fn name(method: Method, seed: u64) -> String {
+        format!("{}-{seed}", method.name())
+    }
+
+    /// Whether the folder of a series holds its end.
+    pub fn is_finished(folder: &Path) -> bool {
+        folder.join(SERIES).exists()
+    }
+
     /// One series; one that is finished already is read.
     pub fn run(
         &self,
@@ -123,8 +134,8 @@ impl Bench<'_> {
         seed: u64,
         interrupt: &AtomicBool,
     ) -> Result<Series, MethodError> {
-        let folder = self.folder.join(format!("{}-{seed}", method.name()));
-        let path = folder.join("series.json");
+        let folder = self.folder.join(Self::name(method, seed));
+        let path = folder.join(SERIES);
         let key = self.key(method, seed);
         if let Some(series) = kept(&path, key)? {
             return Ok(series);
@@ -191,25 +202,12 @@ impl Bench<'_> {
             }));
         let most = self.budget.evaluations;
         config.search.stop.evaluations = most.map(|most| most.min(u64::from(u32::MAX)) as u32);
-        let (mut run, past) = match folder.join("run.toml").exists() {
-            true => {
-                let (run, past) = RunWriter::resume(folder)?;
-                if run.config != config {
-                    let path = folder.to_owned();
-                    return Err(MethodError::Foreign { path });
-                }
-                (run, past)
-            }
-            false => {
-                let texts = self.sources.iter().map(|source| &*source.text);
-                (RunWriter::create(folder, config, texts)?, Vec::new())
-            }
-        };
-        let asks_model = proposers.iter().any(|(by, _)| *by == Expander::Model);
+        let (mut run, past) = self.open_run(folder, config)?;
         let rig = Rig {
             evaluator: self.evaluator,
-            deterministic: self.evaluator.deterministic()
-                && (self.deterministic_model || !asks_model),
+            // A model's answers too are applied in the order asked, slow or not: with them recorded, the series
+            // can be made again without the model.
+            deterministic: self.evaluator.deterministic(),
             proposers,
             task: self.task,
             jobs: self.jobs,
@@ -226,13 +224,46 @@ impl Bench<'_> {
                 cost: Cost::default(),
                 stop: &stop,
                 interrupt,
+                model_gone: None,
             };
             drive(&rig, &mut run, &past, &stop, &mut meter)?;
+            if let Some(message) = meter.model_gone {
+                return Err(ProposeError::Unavailable(message).into());
+            }
             if interrupt.load(Ordering::Relaxed) && !meter.budget.is_spent(&meter.cost) {
                 return Err(MethodError::Interrupted);
             }
         }
         self.read_search(&StoredRun::open(folder)?, contenders)
+    }
+
+    /// The run of a search: new, or as far as it went. One that lost its model went on with less than the other
+    /// methods have, so it begins again; replies that were recorded are not asked for again.
+    fn open_run(
+        &self,
+        folder: &Path,
+        config: RunConfig,
+    ) -> Result<(RunWriter, Vec<Line>), MethodError> {
+        if folder.join("run.toml").exists() {
+            let (run, past) = RunWriter::resume(folder)?;
+            if run.config != config {
+                let path = folder.to_owned();
+                return Err(MethodError::Foreign { path });
+            }
+            if !past.iter().any(|line| model_gone(&line.event).is_some()) {
+                return Ok((run, past));
+            }
+            drop(run);
+            for file in ["run.toml", "events.jsonl"] {
+                let path = folder.join(file);
+                fs::remove_file(&path).map_err(|error| MethodError::Keep {
+                    message: error.to_string(),
+                    path,
+                })?;
+            }
+        }
+        let texts = self.sources.iter().map(|source| &*source.text);
+        Ok((RunWriter::create(folder, config, texts)?, Vec::new()))
     }
 
     /// What a search judged, up to its budget.
@@ -423,18 +454,54 @@ fn spend(cost: &mut Cost, event: &Event) -> bool {
     }
 }
 
-/// Stops a search whose budget is spent, or when the user says so.
+/// Why the model answers no more, where an event says so.
+fn model_gone(event: &Event) -> Option<&str> {
+    match event {
+        Event::Away {
+            by: Expander::Model,
+            message,
+            ..
+        }
+        | Event::Unavailable {
+            by: Expander::Model,
+            message,
+            ..
+        } => Some(message),
+        Event::Away {
+            by: Expander::Rewrites,
+            ..
+        }
+        | Event::Unavailable {
+            by: Expander::Rewrites,
+            ..
+        }
+        | Event::Evaluated { .. }
+        | Event::Expanded { .. }
+        | Event::ExpandFailed { .. }
+        | Event::Confirmed { .. }
+        | Event::Finished { .. } => None,
+    }
+}
+
+/// Stops a search whose budget is spent or whose model is gone, or when the user says so.
 struct Meter<'a> {
     budget: Budget,
     cost: Cost,
     stop: &'a AtomicBool,
     interrupt: &'a AtomicBool,
+    /// Why the model went before the budget was spent.
+    model_gone: Option<String>,
 }
 
 impl Observer for Meter<'_> {
     fn applied(&mut self, line: &Line, _: &Search) {
+        let spent_before = self.budget.is_spent(&self.cost);
         spend(&mut self.cost, &line.event);
         if self.budget.is_spent(&self.cost) {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        if let Some(message) = model_gone(&line.event).filter(|_| !spent_before) {
+            self.model_gone.get_or_insert_with(|| message.to_owned());
             self.stop.store(true, Ordering::Relaxed);
         }
         self.tick();

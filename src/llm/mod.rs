@@ -41,7 +41,7 @@ use crate::units::Digest;
 pub use api::Api;
 pub use budget::{Budget, Limits, Spent};
 pub use prices::{Dollars, Price, Prices};
-pub use record::{Exchange, Outcome, exchanges};
+pub use record::{Exchange, Outcome, exchanges, recall};
 pub use retry::RetryPolicy;
 pub use secret::{Secret, key_from_environment};
 pub use throttle::Rates;

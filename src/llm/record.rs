@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Chat, ChatError, ChatReply, ChatRequest, Tally};
+use super::{Budget, Chat, ChatError, ChatReply, ChatRequest, Tally};
 use crate::units::Digest;
 
 /// Format of a line. Raise it when [`Exchange`] changes, and keep reading the old one.
@@ -134,6 +134,16 @@ pub fn exchanges(path: &Path) -> Result<Vec<Exchange>, ChatError> {
         .collect())
 }
 
+/// Counts what a finished recording (a file, or a folder with an `exchanges.jsonl`) cost; one that is not there
+/// cost nothing.
+pub fn recall(path: &Path, budget: &Budget) -> Result<(), ChatError> {
+    let file = file_of(path);
+    if file.exists() {
+        read(&file)?.recall(budget);
+    }
+    Ok(())
+}
+
 /// A recording as read.
 #[derive(Default)]
 pub(super) struct Recording {
@@ -143,6 +153,18 @@ pub(super) struct Recording {
     pub(super) unfinished: Vec<Started>,
     /// Where a torn last line begins, in bytes.
     pub(super) torn: Option<u64>,
+}
+
+impl Recording {
+    /// Calls whose end nobody saw may have cost all they could.
+    pub(super) fn recall(&self, budget: &Budget) {
+        for started in &self.unfinished {
+            budget.recall_unfinished(started.prompt_bytes, started.max_output_tokens);
+        }
+        for (_, exchange) in &self.exchanges {
+            budget.recall(exchange);
+        }
+    }
 }
 
 pub(super) struct Recorder {

@@ -18,11 +18,8 @@ impl Remembering {
     /// `earlier` was recorded by earlier sessions of the same run; `budget` gets to know what it cost.
     pub(super) fn new(inner: Box<dyn Chat>, budget: Arc<Budget>, earlier: Recording) -> Self {
         let mut replies: HashMap<Digest, VecDeque<Exchange>> = HashMap::new();
-        for started in &earlier.unfinished {
-            budget.recall_unfinished(started.prompt_bytes, started.max_output_tokens);
-        }
+        earlier.recall(&budget);
         for (_, exchange) in earlier.exchanges {
-            budget.recall(&exchange);
             match exchange.outcome {
                 Outcome::Reply(_) => replies
                     .entry(exchange.hash)
