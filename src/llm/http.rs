@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::api::{Api, Dialect, Failure, Heard};
 use super::events::Decoder;
-use super::refusal::{Refusal, excerpt, is_too_long, retry_after, said, status_of};
+use super::refusal::{Refusal, excerpt, is_too_long, retry_after, retry_delay, said, status_of};
 use super::{Chat, ChatError, ChatReply, ChatRequest, Secret, Tally, endpoint};
 
 pub(super) struct Config {
@@ -110,6 +110,7 @@ impl HttpModel {
         };
         if !(200..300).contains(&status) {
             let text = chunks.text().map_err(|error| self.broken_off(&error))?;
+            let wait = wait.or_else(|| retry_delay(&text));
             return Err(self.refused(status, &text, wait, dialect));
         }
         if chunks.is_stream() {

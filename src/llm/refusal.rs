@@ -119,6 +119,19 @@ pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<u64> {
     Some(milliseconds as u64)
 }
 
+/// How long a refusal's body asks to wait, in milliseconds, where no header says so: Gemini's endpoint writes
+/// `"retryDelay": "34s"` among its details.
+pub(super) fn retry_delay(body: &str) -> Option<u64> {
+    let body: Value = serde_json::from_str(body).ok()?;
+    let body = body.get(0).unwrap_or(&body);
+    let details = body.pointer("/error/details")?.as_array()?;
+    let delay = details
+        .iter()
+        .find_map(|detail| detail.get("retryDelay")?.as_str())?;
+    let seconds: f64 = delay.strip_suffix('s')?.parse().ok()?;
+    (seconds >= 0.0).then_some((seconds * 1e3) as u64)
+}
+
 /// A text in one line, not too long.
 pub(super) fn excerpt(text: &str) -> String {
     const LONGEST: usize = 600;
@@ -173,6 +186,25 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(name, HeaderValue::from_static(value));
             assert_eq!(retry_after(&headers, now), wait, "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn a_wait_may_stand_in_the_body_alone() {
+        let with = |delay: &str| {
+            json!([{"error": {"code": 429, "details": [{"reason": "x"}, {"retryDelay": delay}]}}])
+                .to_string()
+        };
+        for (body, wait) in [
+            (with("34s"), Some(34_000)),
+            (with("0.5s"), Some(500)),
+            (with("-1s"), None),
+            (with("NaNs"), None),
+            (with("soon"), None),
+            (r#"{"error": {"details": "none"}}"#.to_owned(), None),
+            ("busy".to_owned(), None),
+        ] {
+            assert_eq!(retry_delay(&body), wait, "{body}");
         }
     }
 

@@ -142,11 +142,11 @@ fn play(mut stream: TcpStream, turn: &Turn, piece: usize) {
         }
     };
     let _ = stream.set_nodelay(true);
-    for part in answer.chunks(piece) {
+    for (nth, part) in answer.chunks(piece).enumerate() {
         if stream.write_all(part).is_err() {
             return;
         }
-        if piece < 100 {
+        if piece < 100 && nth % 8 == 0 {
             std::thread::sleep(Duration::from_micros(300));
         }
     }
@@ -167,10 +167,16 @@ fn play(mut stream: TcpStream, turn: &Turn, piece: usize) {
 
 fn ask(case: &Case, piece: usize) -> (Result<ChatReply, ChatError>, usize) {
     let (base, count) = serve(case.turn.clone(), piece);
+    // Who is to run out of time does so soon; the others have as much of it as a busy machine may need.
+    let waits = |turn: &Turn| matches!(turn.then, Then::Hang | Then::Repeat);
+    let patience = match case.turn.iter().any(waits) {
+        true => PATIENCE,
+        false => 40 * PATIENCE,
+    };
     let options = OpenOptions {
         api: Some(case.api),
-        idle_timeout: PATIENCE,
-        total_timeout: Some(3 * PATIENCE),
+        idle_timeout: patience,
+        total_timeout: Some(3 * patience),
         ..options()
     };
     let schema = case.schema.then(|| Schema {

@@ -113,9 +113,14 @@ impl Listener for Stream {
                 self.finish = Some(finish);
             }
         }
-        // Usage comes last; some servers keep the connection open after it.
-        Ok(match (&self.finish, &self.usage) {
-            (Some(_), Some(_)) => Heard::Done,
+        // A chunk of usage alone comes last, and some servers keep the connection open after it. Others say a
+        // reason and the usage so far in every chunk: nothing ends with those.
+        let alone = chunk
+            .get("choices")
+            .and_then(Value::as_array)
+            .is_none_or(Vec::is_empty);
+        Ok(match (&self.finish, usage(&chunk)) {
+            (Some(_), Some(_)) if alone => Heard::Done,
             (Some(_) | None, _) => Heard::More,
         })
     }
@@ -145,6 +150,8 @@ impl Listener for Stream {
 fn finish(choice: &Value) -> Option<Finish> {
     let reason = choice.get("finish_reason").and_then(Value::as_str)?;
     Some(match reason {
+        // as good as null, to some gateways
+        "" => return None,
         "stop" => Finish::Stop,
         "length" => Finish::Length,
         "content_filter" => Finish::Refused,

@@ -21,7 +21,6 @@ function bounded(schema) {
 }
 
 async function answer(asked) {
-    await sequence.clearHistory();
     const system = asked.messages.find((m) => m.role === "system")?.content ?? "";
     const user = asked.messages.filter((m) => m.role === "user").map((m) => m.content).join("\n\n");
     const session = new LlamaChatSession({contextSequence: sequence, systemPrompt: system});
