@@ -459,7 +459,8 @@ pub struct ExportArgs {
 pub struct CheckArgs {
     /// The folder that `export` wrote.
     pub dir: PathBuf,
-    /// Who judges it: auto (a GPU if there is one, else sim), sim, sim:GPU, cuda:0.
+    /// Who judges it: auto (every GPU, else sim), sim, sim:GPU, cuda:0,1. The first judges it in full, the
+    /// others time its architectures.
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub device: String,
     /// Architectures that its PTX must assemble for. Without it the usual ones are tried and told.

@@ -12,13 +12,13 @@ use crate::units::{SmArch, SmSuffix};
 use crate::verdict::{Resources, spilled};
 
 /// A check for each architecture: those of `named`, or the defaults as far as the task and the PTX allow.
-/// `bench` times them, where the files are what was certified.
+/// `benches` time them, where the files are what was certified: one for each GPU.
 pub fn architectures(
     bundle: &Bundle,
     named: &[SmArch],
     task: Option<&Task>,
     assembler: &Assembler,
-    bench: Option<&Bench<'_>>,
+    benches: &[Bench<'_>],
 ) -> Result<Vec<Check>, RigError> {
     let Some(ptx) = &bundle.ptx else {
         let why = "kernel.ptx is not here as text";
@@ -44,7 +44,7 @@ pub fn architectures(
                     let detail = format!("not assembled: {}", refusal(&verdict));
                     Ok(check(wanted, outcome, detail))
                 }
-                Ok(cubin) => timed(wanted, ptx, &cubin, bench),
+                Ok(cubin) => timed(wanted, ptx, &cubin, benches),
             }
         })
         .collect()
@@ -104,47 +104,51 @@ fn check(wanted: Wanted, outcome: Outcome, detail: String) -> Check {
     }
 }
 
-/// What an assembled architecture gives where a GPU of its kind is here. Wrong answers fail it, named or not.
+/// What an assembled architecture gives on each GPU of its kind that is here. Wrong answers fail it, named
+/// or not.
 fn timed(
     wanted: Wanted,
     ptx: &str,
     cubin: &Cubin,
-    bench: Option<&Bench<'_>>,
+    benches: &[Bench<'_>],
 ) -> Result<Check, RigError> {
-    let assembled = assembled(&cubin.resources);
-    let here = bench.filter(|bench| !bench.simulated && wanted.arch.runs_on(bench.gpu.arch));
-    let Some(bench) = here else {
-        let detail = format!("{assembled}; not measured: no such GPU judges here");
-        return Ok(check(wanted, Outcome::Pass, detail));
-    };
-    let resources = &cubin.resources;
-    let mut images: Vec<(&str, &[u8])> = vec![("cubin", &cubin.bytes)];
-    // the driver compiles for its own GPU, whatever was assembled for
-    if wanted.arch.number == bench.gpu.arch.number {
-        images.push(("PTX compiled by the driver", ptx.as_bytes()));
+    let mut detail = assembled(&cubin.resources);
+    let (mut here, mut whole, mut wrong) = (false, true, false);
+    let fitting = |bench: &&Bench<'_>| !bench.simulated && wanted.arch.runs_on(bench.gpu.arch);
+    for bench in benches.iter().filter(fitting) {
+        here = true;
+        if benches.len() > 1 {
+            detail.push_str(&format!("; on {} ({})", bench.device, bench.gpu.name));
+        }
+        let mut images: Vec<(&str, &[u8])> = vec![("cubin", &cubin.bytes)];
+        // the driver compiles for its own GPU, whatever was assembled for
+        if wanted.arch.number == bench.gpu.arch.number {
+            images.push(("PTX compiled by the driver", ptx.as_bytes()));
+        }
+        for (what, image) in images {
+            let told = match bench.verdict(Aim::Variant, image, &cubin.resources) {
+                Ok(verdict) => match verdict.measurement() {
+                    Some(measurement) => {
+                        let time = &measurement.time;
+                        format!("{} {}", time.nanos(), time.label())
+                    }
+                    None => {
+                        wrong = true;
+                        refusal(&verdict)
+                    }
+                },
+                // a driver that is too old does not take every module
+                Err(RigError::Device { message, .. }) => {
+                    whole = false;
+                    format!("not measured: {message}")
+                }
+                Err(error) => return Err(error),
+            };
+            detail.push_str(&format!("; {what} {told}"));
+        }
     }
-    let mut detail = assembled;
-    let (mut whole, mut wrong) = (true, false);
-    for (what, image) in images {
-        let told = match bench.verdict(Aim::Variant, image, resources) {
-            Ok(verdict) => match verdict.measurement() {
-                Some(measurement) => {
-                    let time = &measurement.time;
-                    format!("{} {}", time.nanos(), time.label())
-                }
-                None => {
-                    wrong = true;
-                    refusal(&verdict)
-                }
-            },
-            // a driver that is too old does not take every module
-            Err(RigError::Device { message, .. }) => {
-                whole = false;
-                format!("not measured: {message}")
-            }
-            Err(error) => return Err(error),
-        };
-        detail.push_str(&format!("; {what} {told}"));
+    if !here {
+        detail.push_str("; not measured: no such GPU judges here");
     }
     Ok(match (wrong, whole) {
         (true, _) => Check::required(&wanted.arch.to_string(), Outcome::Fail, detail),

@@ -30,6 +30,8 @@ pub struct Bench<'a> {
     pub point: &'a Point,
     /// The judge.
     pub pipeline: &'a Pipeline,
+    /// `sim:H200`, `cuda:0`.
+    pub device: &'a str,
     /// The GPU that judges or is stood for.
     pub gpu: &'a Gpu,
     /// It is the simulator.

@@ -11,9 +11,10 @@ use super::{Exit, answer, note};
 use crate::check::{self, Asked, Assembled, Bench, Bundle, Report};
 use crate::cli::{CheckArgs, Global};
 use crate::device::{Gpu, cuda};
+use crate::evaluate::Pipeline;
 use crate::evaluate::observe::Observers;
 use crate::evaluate::ptxas::Assembler;
-use crate::task::Catalogue;
+use crate::task::{Catalogue, Task};
 use crate::toolchain::Places;
 
 #[derive(Serialize)]
@@ -97,50 +98,90 @@ fn look(
             Err("kernel.cubin is not what ptxas makes of kernel.ptx, so it was not run")
         }
         (Some((source, point)), Ok(task)) => {
-            let (device, label, simulated) = judge::open_device(&spec)?;
-            report.device = Some(label);
-            let gpu = device.gpu().clone();
-            let arch = certificate.arch;
-            let arch = if arch.runs_on(gpu.arch) {
-                arch
-            } else {
-                gpu.arch
-            };
-            // inputs that nobody chose: no kernel can be written for the hash of its own machine code
-            let seed = certificate.cubin.seed();
-            let (pipeline, _) = judge::open_pipeline(task, device, arch, seed, simulated, global)?;
-            let pipeline = if simulated {
-                pipeline
-            } else {
-                let places = Places::from_environment(global.ptxas.clone());
-                pipeline.with_observers(Observers::find(&places))
-            };
-            Ok((source, point, pipeline, gpu, simulated))
+            Ok((source, point, judges(&spec, task, bundle, global)?))
         }
         (None, _) => Err("the files are not what was certified, so nothing of them was run"),
         (Some(_), Err(_)) => Err("there is no task to judge it by"),
     };
-    let bench = judged
-        .as_ref()
-        .map(|(source, point, pipeline, gpu, simulated)| Bench {
-            bundle,
-            source,
-            point,
-            pipeline,
-            gpu,
-            simulated: *simulated,
-            assembled,
-        });
-    let bench = bench.map_err(|why| (*why).to_owned());
-    check::judge(bench.as_ref().map_err(Clone::clone), asked, report, &note)?;
+    let benches: Result<Vec<Bench<'_>>, String> = match &judged {
+        Ok((source, point, judges)) => Ok(judges
+            .iter()
+            .map(|judge| Bench {
+                bundle,
+                source,
+                point,
+                pipeline: &judge.pipeline,
+                device: &judge.device,
+                gpu: &judge.gpu,
+                simulated: judge.simulated,
+                assembled,
+            })
+            .collect()),
+        Err(why) => Err((*why).to_owned()),
+    };
+    let (benches, first) = match &benches {
+        Ok(benches) => (
+            benches.as_slice(),
+            benches
+                .first()
+                .ok_or_else(|| "no GPU judges here".to_owned()),
+        ),
+        Err(why) => (&[][..], Err(why.clone())),
+    };
+    report.device = first.as_ref().ok().map(|bench| bench.device.to_owned());
+    check::judge(first, asked, report, &note)?;
     report.checks.extend(check::architectures(
         bundle,
         &args.arch,
         task.as_deref().ok(),
         &assembler,
-        bench.as_ref().ok(),
+        benches,
     )?);
     Ok(())
+}
+
+/// Who judges on one device.
+struct Judge {
+    pipeline: Pipeline,
+    device: String,
+    gpu: Gpu,
+    simulated: bool,
+}
+
+/// The first judges in full, the others time.
+fn judges(
+    spec: &DeviceSpec,
+    task: &Arc<Task>,
+    bundle: &Bundle,
+    global: &Global,
+) -> anyhow::Result<Vec<Judge>> {
+    let certificate = &bundle.certificate;
+    let open = |spec: &DeviceSpec| -> anyhow::Result<Judge> {
+        let (device, label, simulated) = judge::open_device(spec)?;
+        let gpu = device.gpu().clone();
+        let arch = certificate.arch;
+        let arch = if arch.runs_on(gpu.arch) {
+            arch
+        } else {
+            gpu.arch
+        };
+        // inputs that nobody chose: no kernel can be written for the hash of its own machine code
+        let seed = certificate.cubin.seed();
+        let (pipeline, _) = judge::open_pipeline(task, device, arch, seed, simulated, global)?;
+        let pipeline = if simulated {
+            pipeline
+        } else {
+            let places = Places::from_environment(global.ptxas.clone());
+            pipeline.with_observers(Observers::find(&places))
+        };
+        Ok(Judge {
+            pipeline,
+            device: label,
+            gpu,
+            simulated,
+        })
+    };
+    spec.each()?.iter().map(open).collect()
 }
 
 /// The simulator stands for the certified GPU, where it knows that one.

@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 
 use super::note;
 use crate::cli::{Global, JudgeArgs};
-use crate::device::cuda::{self, CudaPool, WorkerCommand};
+use crate::device::cuda::{self, CudaDevice, CudaPool, WorkerCommand};
 use crate::device::{Device, Gpu, SimDevice};
 use crate::evaluate::observe::Observers;
 use crate::evaluate::recorded::{self, Recorded, Trace};
@@ -70,6 +70,26 @@ impl DeviceSpec {
             Self::Auto => Self::Sim(SIMULATED.to_owned()),
             Self::Sim(_) | Self::Cuda(_) | Self::Recorded(_) => self.clone(),
         }
+    }
+
+    /// Each of what is meant by itself; `auto` and `cuda:all` mean every GPU here.
+    pub(super) fn each(&self) -> anyhow::Result<Vec<Self>> {
+        let ordinals = match (self, self.resolved()) {
+            (Self::Auto, Self::Cuda(_)) => Vec::new(),
+            (_, Self::Cuda(ordinals)) => ordinals,
+            (_, other) => return Ok(vec![other]),
+        };
+        let ordinals = if ordinals.is_empty() {
+            let command = WorkerCommand::current()?;
+            let first = CudaDevice::open(0, command, cuda::Options::default())?;
+            (0..first.ready().gpu_count).collect()
+        } else {
+            ordinals
+        };
+        Ok(ordinals
+            .into_iter()
+            .map(|one| Self::Cuda(vec![one]))
+            .collect())
     }
 
     /// As runs store it: it says exactly what to open again.

@@ -83,8 +83,13 @@ impl Device for Pretended {
     }
 }
 
-/// Checks the export in `scratch`; what was timed, in order, comes back too.
-fn looked_at(scratch: &Path, old: bool, named: &[SmArch]) -> (Report, Vec<&'static str>) {
+/// Checks the export in `scratch` on these GPUs; what each timed, in order, comes back too.
+fn looked_at(
+    scratch: &Path,
+    gpus: &[&str],
+    old: bool,
+    named: &[SmArch],
+) -> (Report, Vec<&'static str>) {
     let folder = scratch.join("kernel");
     let mut report = Report::new(folder.clone());
     let bundle = Bundle::read(&folder, &mut report.checks).expect("a certificate");
@@ -92,45 +97,60 @@ fn looked_at(scratch: &Path, old: bool, named: &[SmArch]) -> (Report, Vec<&'stat
     let task: Arc<Task> = Arc::new(catalogue.task("transpose").expect("there"));
     let tool = toolchain::ptxas(&Places::from_environment(None), Network::Allowed, &|_| ());
     let assembler = Assembler::new(tool.expect("is there"));
-    let gpu = Gpu::default();
-    let device = Arc::new(Pretended {
-        inner: SimDevice::new(gpu.clone()),
-        certified: bundle.cubin.clone().expect("there"),
-        old,
-        timed: Mutex::default(),
-    });
-    let pipeline = Pipeline::new(Settings {
-        task: Arc::clone(&task),
-        device: Arc::<Pretended>::clone(&device),
-        assembler: assembler.clone(),
-        ptxas_options: Vec::new(),
-        arch: bundle.certificate.arch,
-        verify_seed: 1,
-        repeats: 1,
-        deterministic: false,
-    })
-    .expect("judges");
+    let devices: Vec<Arc<Pretended>> = gpus
+        .iter()
+        .map(|name| {
+            Arc::new(Pretended {
+                inner: SimDevice::new(Gpu::named(name).expect("known")),
+                certified: bundle.cubin.clone().expect("there"),
+                old,
+                timed: Mutex::default(),
+            })
+        })
+        .collect();
+    let pipelines: Vec<Pipeline> = devices
+        .iter()
+        .map(|device| {
+            Pipeline::new(Settings {
+                task: Arc::clone(&task),
+                device: Arc::<Pretended>::clone(device),
+                assembler: assembler.clone(),
+                ptxas_options: Vec::new(),
+                arch: device.gpu().arch,
+                verify_seed: 1,
+                repeats: 1,
+                deterministic: false,
+            })
+            .expect("judges")
+        })
+        .collect();
     let (source, point) = bundle.intact.as_ref().expect("whole");
     let (assembled, _) = assembly(&bundle, &assembler).expect("runs");
     assert_eq!(assembled, Assembled::Same);
-    let bench = Bench {
-        bundle: &bundle,
-        source,
-        point,
-        pipeline: &pipeline,
-        gpu: &gpu,
-        simulated: false,
-        assembled,
-    };
+    let benches: Vec<Bench<'_>> = pipelines
+        .iter()
+        .zip(&devices)
+        .zip(["cuda:0", "cuda:1"])
+        .map(|((pipeline, device), label)| Bench {
+            bundle: &bundle,
+            source,
+            point,
+            pipeline,
+            device: label,
+            gpu: device.gpu(),
+            simulated: false,
+            assembled,
+        })
+        .collect();
     let asked = Asked {
         min_speedup: None,
         baselines: false,
     };
-    judge(Ok(&bench), asked, &mut report, &|_| ()).expect("judges");
-    let looked = architectures(&bundle, named, Some(&task), &assembler, Some(&bench));
+    judge(Ok(&benches[0]), asked, &mut report, &|_| ()).expect("judges");
+    let looked = architectures(&bundle, named, Some(&task), &assembler, &benches);
     report.checks.extend(looked.expect("assembles"));
-    let timed = device.timed.lock().expect("whole").clone();
-    (report, timed)
+    let timed = |device: &Arc<Pretended>| device.timed.lock().expect("whole").clone();
+    (report, devices.iter().flat_map(timed).collect())
 }
 
 fn named<'a>(report: &'a Report, name: &str) -> &'a Check {
@@ -142,7 +162,7 @@ fn named<'a>(report: &'a Report, name: &str) -> &'a Check {
 fn the_exported_cubin_runs_and_every_code_of_the_gpu_is_timed() {
     let scratch = tempfile::tempdir().expect("scratch");
     super::check::exported(scratch.path());
-    let (report, timed) = looked_at(scratch.path(), false, &[]);
+    let (report, timed) = looked_at(scratch.path(), &["H200"], false, &[]);
     assert!(report.passed(), "{report}");
     // the seed, which is the certified kernel; the kernel; sm_90; the same PTX by the driver
     assert_eq!(timed, [CERTIFIED, CERTIFIED, CUBIN, TEXT]);
@@ -170,7 +190,7 @@ fn a_driver_that_takes_no_such_ptx_is_told_and_fails_what_was_named() {
     let scratch = tempfile::tempdir().expect("scratch");
     super::check::exported(scratch.path());
     let named_arch = "sm_90".parse().expect("an architecture");
-    let (report, _) = looked_at(scratch.path(), true, &[named_arch]);
+    let (report, _) = looked_at(scratch.path(), &["H200"], true, &[named_arch]);
     let hopper = named(&report, "sm_90");
     assert_eq!(hopper.outcome, Outcome::NotDone);
     assert!(
@@ -181,4 +201,24 @@ fn a_driver_that_takes_no_such_ptx_is_told_and_fails_what_was_named() {
     );
     assert!(hopper.required && !report.passed());
     assert_eq!(named(&report, "verification").outcome, Outcome::Pass);
+}
+
+#[test]
+fn every_gpu_here_times_the_code_of_its_kind() {
+    let scratch = tempfile::tempdir().expect("scratch");
+    super::check::exported(scratch.path());
+    let (report, timed) = looked_at(scratch.path(), &["H200", "A100"], false, &[]);
+    assert!(report.passed(), "{report}");
+    // the A100 takes code of sm_80 alone, which the H200 does not take; its driver compiles the PTX for it
+    assert_eq!(timed, [CERTIFIED, CERTIFIED, CUBIN, TEXT, CUBIN, TEXT]);
+    let hopper = &named(&report, "sm_90").detail;
+    assert!(
+        hopper.contains("; on cuda:0 (NVIDIA H200); cubin 1.100 ms measured"),
+        "{hopper}"
+    );
+    let ampere = &named(&report, "sm_80").detail;
+    assert!(
+        ampere.contains("; on cuda:1 (") && ampere.ends_with("driver 1.200 ms measured"),
+        "{ampere}"
+    );
 }
