@@ -447,7 +447,7 @@ pub struct CompareArgs {
 /// `export`.
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// The run's folder.
+    /// The run's folder, or its trace.
     pub dir: PathBuf,
     /// Folder to write.
     #[arg(long, value_name = "DIR")]

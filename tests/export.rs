@@ -14,7 +14,7 @@ use warptree::export::{Certificate, ExportError, Exported, Seal, export};
 use warptree::propose::ProposerKind;
 use warptree::search::{NodeId, Search, SearchParams, StopRules};
 use warptree::source::{Argument, Candidate, DType, LaunchPlan, Point, Source};
-use warptree::store::{FORMAT, Line, RootConfig, RunConfig, RunWriter, StoredRun};
+use warptree::store::{FORMAT, Line, RootConfig, RunConfig, RunWriter, StoredRun, write_trace};
 use warptree::task::{Catalogue, Param, Purpose, Role, Size, Task};
 use warptree::units::{Digest, Nanos, SmArch};
 use warptree::verdict::{Audit, InstructionScore, Measurement, Score, TargetShare, Time, Verdict};
@@ -71,6 +71,11 @@ struct Silent;
 
 impl Observer for Silent {
     fn applied(&mut self, _: &Line, _: &Search) {}
+}
+
+/// A run's folder has the machine code: nothing is assembled.
+fn unasked(_: &str, _: SmArch) -> Result<Vec<u8>, String> {
+    panic!("the run's folder has its kernels")
 }
 
 /// A finished run over one source.
@@ -138,7 +143,7 @@ impl Case {
         let scratch = tempfile::tempdir().expect("scratch");
         let run = run(&scratch.path().join("run"), &task, &source, false);
         let folder = scratch.path().join("out");
-        let exported = export(&run, Ok(&task), &folder).expect("exports");
+        let exported = export(&run, Ok(&task), &unasked, &folder).expect("exports");
         Self {
             name,
             source,
@@ -329,7 +334,7 @@ fn what_a_loader_cannot_say_is_told() {
     let source = source.replace("smem=4*BLOCK", "smem=pow2(n)");
     let run = run(&scratch.path().join("run"), &task, &source, false);
     let to = scratch.path().join("one");
-    let exported = export(&run, Ok(&task), &to).expect("exports");
+    let exported = export(&run, Ok(&task), &unasked, &to).expect("exports");
     let missing: Vec<&str> = exported.missing.iter().map(|m| m.file.as_str()).collect();
     assert_eq!(
         missing,
@@ -347,7 +352,7 @@ fn what_a_loader_cannot_say_is_told() {
     let mut changed = task;
     changed.digest = Digest::of("another");
     let told = |task, to: &str| {
-        let exported = export(&run, task, &scratch.path().join(to)).expect("exports");
+        let exported = export(&run, task, &unasked, &scratch.path().join(to)).expect("exports");
         exported.missing[0].reason.clone()
     };
     assert!(told(Ok(&changed), "two").contains("have changed"));
@@ -359,11 +364,48 @@ fn a_winner_that_is_not_its_sources_rendering_is_refused() {
     let task = Catalogue::embedded().task("reduce_sum").expect("embedded");
     let scratch = tempfile::tempdir().expect("scratch");
     let run = run(&scratch.path().join("run"), &task, &task.seed, true);
-    let error = export(&run, Ok(&task), &scratch.path().join("out")).expect_err("differs");
+    let error =
+        export(&run, Ok(&task), &unasked, &scratch.path().join("out")).expect_err("differs");
     assert!(
         matches!(error, ExportError::NotReproduced { .. }),
         "{error}"
     );
+}
+
+#[test]
+fn a_traces_winner_is_assembled_again_and_is_what_was_judged_or_nothing() {
+    let task = Catalogue::embedded().task("reduce_sum").expect("embedded");
+    let scratch = tempfile::tempdir().expect("scratch");
+    let folder = scratch.path().join("run");
+    let whole = run(&folder, &task, &task.seed, false);
+    let file = scratch.path().join("run.jsonl.gz");
+    write_trace(&whole, &file).expect("writes");
+    let left = StoredRun::open(&file).expect("opens");
+    let judged = |_: &str, _: SmArch| Ok(b"\x7fELF, as it were".to_vec());
+    let (one, two) = (scratch.path().join("one"), scratch.path().join("two"));
+    export(&whole, Ok(&task), &unasked, &one).expect("exports");
+    export(&left, Ok(&task), &judged, &two).expect("exports");
+    for file in [
+        "kernel.ptx",
+        "kernel.cubin",
+        "source.ptx",
+        "certificate.json",
+    ] {
+        let read = |folder: &PathBuf| std::fs::read(folder.join(file)).expect("reads");
+        assert_eq!(read(&one), read(&two), "{file}");
+    }
+    for (assemble, says) in [
+        (
+            Ok(b"\x7fELF of another".to_vec()),
+            "makes other machine code",
+        ),
+        (Err("no ptxas here".to_owned()), "no ptxas here"),
+    ] {
+        let to = scratch.path().join("three");
+        let error = export(&left, Ok(&task), &|_, _| assemble.clone(), &to).expect_err("differs");
+        assert!(error.to_string().contains(says), "{error}");
+        assert!(!to.exists());
+    }
 }
 
 /// A plan as the Python loader gives it.

@@ -1,5 +1,6 @@
 //! Writes a run's winner for use elsewhere: the PTX, the very cubin that was judged, a certificate of what
-//! was and was not checked, and loaders. It reads the stored run; it assembles and judges nothing.
+//! was and was not checked, and loaders. It reads the stored run and judges nothing. A trace left the kernel
+//! behind: it is made again, and is what was judged byte for byte, or nothing is written.
 
 mod certificate;
 mod formula;
@@ -15,6 +16,7 @@ use crate::report::{Story, Winner};
 use crate::source::{Candidate, Source};
 use crate::store::{RunConfig, StoreError, StoredRun};
 use crate::task::Task;
+use crate::units::{Digest, SmArch};
 
 /// What was written.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -61,8 +63,19 @@ pub enum ExportError {
     )]
     NotReproduced {
         /// Hash of the source.
-        source_digest: crate::units::Digest,
+        source_digest: Digest,
         /// What differs.
+        message: String,
+    },
+    /// The run is a trace, and its winner's machine code cannot be made again.
+    #[error(
+        "traces hold sources, not kernels, and the winner's machine code came from {then}: {message}; name that \
+         version with --ptxas, or export from the run's folder"
+    )]
+    NotAssembled {
+        /// What assembled it.
+        then: String,
+        /// What is wrong here.
         message: String,
     },
     /// The target.
@@ -81,11 +94,15 @@ pub enum ExportError {
     },
 }
 
+/// Makes machine code of PTX for an architecture, or says why there is none.
+pub type Assemble<'a> = &'a dyn Fn(&str, SmArch) -> Result<Vec<u8>, String>;
+
 /// Exports the winner of `run` into `to`, a new or empty folder. What loaders take is the task's signature:
-/// `task`, or why it is not at hand, and then no loader is written.
+/// `task`, or why it is not at hand, and then no loader is written. `assemble` is asked where `run` is a trace.
 pub fn export(
     run: &StoredRun,
     task: Result<&Task, String>,
+    assemble: Assemble<'_>,
     to: &Path,
 ) -> Result<Exported, ExportError> {
     let story = Story::read(run, 1)?;
@@ -100,16 +117,21 @@ pub fn export(
             folder: to.to_owned(),
         });
     }
-    let ptx = run.objects.text(kernel.ptx)?;
     let source = run.objects.text(winner.source)?;
-    let candidate = rendered(&source, winner, &ptx)?;
+    let candidate = rendered(&source, winner, kernel.ptx)?;
+    let cubin = match run.objects.get(kernel.cubin) {
+        Err(StoreError::LeftBehind { .. }) => {
+            assembled(&run.config, assemble, &candidate.ptx, kernel.cubin)?
+        }
+        stored => stored?,
+    };
     let certificate = Certificate::new(&story, winner, kernel, candidate.formulas());
     let certificate = certificate
         .to_json()
         .expect("invariant: a certificate has text keys only");
     let mut files: Vec<(String, Vec<u8>)> = vec![
-        ("kernel.ptx".to_owned(), ptx.into_bytes()),
-        ("kernel.cubin".to_owned(), run.objects.get(kernel.cubin)?),
+        ("kernel.ptx".to_owned(), candidate.ptx.as_bytes().to_vec()),
+        ("kernel.cubin".to_owned(), cubin),
         ("source.ptx".to_owned(), source.into_bytes()),
         ("certificate.json".to_owned(), certificate),
     ];
@@ -145,7 +167,7 @@ pub fn export(
 }
 
 /// The winner, rendered again: the host side comes from the same text as the kernel.
-fn rendered(source: &str, winner: &Winner, ptx: &str) -> Result<Candidate, ExportError> {
+fn rendered(source: &str, winner: &Winner, judged: Digest) -> Result<Candidate, ExportError> {
     let fail = |message: String| ExportError::NotReproduced {
         source_digest: winner.source,
         message,
@@ -156,10 +178,29 @@ fn rendered(source: &str, winner: &Winner, ptx: &str) -> Result<Candidate, Expor
     let candidate = source
         .render(&point)
         .map_err(|error| fail(error.to_string()))?;
-    if *candidate.ptx != *ptx {
+    if Digest::of(candidate.ptx.as_bytes()) != judged {
         return Err(fail("it renders to another text".to_owned()));
     }
     Ok(candidate)
+}
+
+/// The cubin that was judged, made again.
+fn assembled(
+    config: &RunConfig,
+    assemble: Assemble<'_>,
+    ptx: &str,
+    judged: Digest,
+) -> Result<Vec<u8>, ExportError> {
+    let then = config.assembler.as_deref().unwrap_or("another assembler");
+    let fail = |message: String| ExportError::NotAssembled {
+        then: then.to_owned(),
+        message,
+    };
+    let cubin = assemble(ptx, config.arch).map_err(fail)?;
+    if Digest::of(&cubin) != judged {
+        return Err(fail("the one here makes other machine code".to_owned()));
+    }
+    Ok(cubin)
 }
 
 /// The task, if it is still the one that was judged.

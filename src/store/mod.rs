@@ -188,7 +188,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// A trace brings sources only.
-    #[error("object {} is not in the trace: traces hold sources, not kernels; export from the run's folder", digest.short())]
+    #[error("object {} is not in the trace: traces hold sources, not kernels", digest.short())]
     LeftBehind {
         /// Which.
         digest: Digest,
