@@ -554,6 +554,11 @@ fn a_folder_of_tasks_overrides_and_brings_its_spaces() {
         ("// mine", "fast")
     );
     assert_ne!(mine.digest, embedded("reduce_sum").digest);
+    fs::write(spaces.join("faster.ptx"), "// another space").unwrap();
+    let catalogue = Catalogue::open(Some(&tasks)).unwrap();
+    let more = catalogue.task("reduce_sum").unwrap();
+    assert_eq!(more.spaces.len(), 2);
+    assert_eq!(more.digest, mine.digest, "what is computed stays");
     assert_eq!(
         catalogue.task("transpose").unwrap().origin,
         Origin::Embedded

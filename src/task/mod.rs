@@ -86,8 +86,8 @@ pub struct Task {
     pub mistakes: Vec<Mistake>,
     /// Where it was read from.
     pub origin: Origin,
-    /// Hash over everything that decides a verdict or a search: `task.toml`, seed, spaces, other files.
-    /// Mistakes are not part of it.
+    /// Hash over everything that decides a verdict: `task.toml`, seed, other files. Spaces and mistakes are no
+    /// part of it.
     pub digest: Digest,
 }
 
