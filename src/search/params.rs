@@ -81,11 +81,15 @@ pub struct TunerParams {
     pub start_points: u32,
     /// Random draws for each of them; the one farthest from all others is kept.
     pub start_draws: u32,
-    /// The kernel is relearnt each time this many settings were judged.
+    /// The kernel is relearnt each time at least this many settings were judged anew,
     pub learn_every: u32,
+    /// and this share of those before: early on each one tells much, later each relearning costs much.
+    pub learn_growth: f64,
     /// Random kernels tried then.
     pub learn_proposals: u32,
-    /// Size of a random step on the logarithms of the kernel's parameters.
+    /// How many of the kernel's parameters each of them changes, on average.
+    pub learn_moves: f64,
+    /// Deviation of a change, on the parameter's logarithm.
     pub learn_step: f64,
     /// The best settings whose one-knob neighbours are candidates.
     pub frontier: u32,
@@ -110,9 +114,11 @@ impl Default for TunerParams {
             start: Start::Maximin,
             start_points: 6,
             start_draws: 20,
-            learn_every: 10,
-            learn_proposals: 8,
-            learn_step: 0.4,
+            learn_every: 1,
+            learn_growth: 0.02,
+            learn_proposals: 4,
+            learn_moves: 2.0,
+            learn_step: 0.8,
             frontier: 4,
             uniform: 100,
             two_edits: 100,
@@ -128,7 +134,7 @@ impl Default for TunerParams {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Surrogate {
-    /// Expected improvement under a Gaussian process over ranks.
+    /// Expected improvement under a Gaussian process over normal scores of ranks.
     RankGp,
     /// The same over the logarithm of time; kept to show what ranks gain.
     LogTimeGp,

@@ -1,17 +1,25 @@
-//! The Gaussian process over a space's knobs: an L1-exponential kernel with one weight a knob.
-//! It predicts standardised ranks; it does not know times, what to try next, or where points come from.
+//! The Gaussian process over a space's knobs: an L1-exponential kernel with one weight for each scale of
+//! each knob. It predicts standardised targets; it does not know times, what to try next, or where points
+//! come from.
 
-use rand::Rng;
+use rand::{Rng, RngExt};
 use rand_distr::{Distribution, StandardNormal};
 use serde::{Deserialize, Serialize};
 
+use super::axis::{Axis, Scale};
 use super::cholesky::{BLOCK, Cholesky, dot};
-use crate::source::Point;
+use crate::source::{Knob, Point};
 
-/// ln w of a fresh kernel: w = 0.5.
-const START_LN_WEIGHT: f64 = -0.693;
-/// ln w ~ N(−0.7, 0.7²).
-const PRIOR_LN_WEIGHT: (f64, f64) = (-0.7, 0.7);
+/// Mean of ln w by the scale it weighs, where a fresh kernel begins: 0.5 for a knob's order. Alignment
+/// matters for few knobs, so that it must show in the data before it counts: 0.14.
+const fn prior_ln_weight(scale: Scale) -> f64 {
+    match scale {
+        Scale::Order => -0.7,
+        Scale::Alignment => -2.0,
+    }
+}
+/// Deviation of ln w.
+const PRIOR_WEIGHT_DEVIATION: f64 = 0.7;
 /// w stays within [0.005, 50].
 const WEIGHT_RANGE: (f64, f64) = (0.005, 50.0);
 /// ln of a fresh nugget, and the centre of its prior: 0.01.
@@ -24,10 +32,23 @@ const NUGGET_RANGE: (f64, f64) = (1e-5, 0.5);
 /// What is learnt about a space: how much each knob matters, and how noisy its ranks are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Kernel {
-    /// ln w, one per knob with a choice.
-    pub(super) ln_weights: Vec<f64>,
+    /// ln w, one for each scale of each knob with a choice.
+    ln_weights: Vec<f64>,
+    /// The prior's mean of each.
+    ln_weight_means: Vec<f64>,
     /// ln of the variance added to each observation.
-    pub(super) ln_nugget: f64,
+    ln_nugget: f64,
+}
+
+/// How a kernel is relearnt.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Learning {
+    /// Random kernels tried.
+    pub(super) proposals: u32,
+    /// Parameters changed in each, on average.
+    pub(super) moves: f64,
+    /// Deviation of a change, on the logarithm.
+    pub(super) step: f64,
 }
 
 impl Kernel {
@@ -36,36 +57,35 @@ impl Kernel {
     }
 
     fn log_prior(&self) -> f64 {
-        let square = |x: f64, (mean, deviation): (f64, f64)| ((x - mean) / deviation).powi(2);
-        let weights: f64 = self
-            .ln_weights
-            .iter()
-            .map(|&ln_w| square(ln_w, PRIOR_LN_WEIGHT))
+        let square = |x: f64, mean: f64, deviation: f64| ((x - mean) / deviation).powi(2);
+        let weights: f64 = std::iter::zip(&self.ln_weights, &self.ln_weight_means)
+            .map(|(&ln_w, &mean)| square(ln_w, mean, PRIOR_WEIGHT_DEVIATION))
             .sum();
-        let nugget = square(self.ln_nugget, (START_LN_NUGGET, PRIOR_NUGGET_DEVIATION));
+        let nugget = square(self.ln_nugget, START_LN_NUGGET, PRIOR_NUGGET_DEVIATION);
         -0.5 * (weights + nugget)
     }
 
-    /// A random step on every parameter, kept in range.
-    fn propose(&self, step: f64, rng: &mut impl Rng) -> Self {
-        let mut normal = || -> f64 { StandardNormal.sample(rng) };
-        let within = |x: f64, (low, high): (f64, f64)| x.clamp(low.ln(), high.ln());
+    /// A random step on a few of the parameters, kept in range. A step on all of them at once would
+    /// seldom be an improvement where there are many.
+    fn propose(&self, learning: Learning, rng: &mut impl Rng) -> Self {
+        let share = (learning.moves / (self.ln_weights.len() + 1) as f64).min(1.0);
+        let mut stepped = |x: f64, (low, high): (f64, f64)| {
+            if !rng.random_bool(share) {
+                return x;
+            }
+            let normal: f64 = StandardNormal.sample(rng);
+            (x + learning.step * normal).clamp(low.ln(), high.ln())
+        };
         Self {
             ln_weights: self
                 .ln_weights
                 .iter()
-                .map(|ln_w| within(ln_w + step * normal(), WEIGHT_RANGE))
+                .map(|&ln_w| stepped(ln_w, WEIGHT_RANGE))
                 .collect(),
-            ln_nugget: within(self.ln_nugget + step * normal(), NUGGET_RANGE),
+            ln_weight_means: self.ln_weight_means.clone(),
+            ln_nugget: stepped(self.ln_nugget, NUGGET_RANGE),
         }
     }
-}
-
-/// A knob with a choice: where it stands in a point and how many values it has.
-#[derive(Clone, Debug)]
-struct Axis {
-    knob: usize,
-    values: usize,
 }
 
 /// The process and the points it stands on.
@@ -73,7 +93,7 @@ struct Axis {
 pub(super) struct Gp {
     axes: Vec<Axis>,
     kernel: Kernel,
-    /// Per axis: exp(−w·|r_a − r_b|) for every pair of value indices.
+    /// Per axis: how alike each pair of its values is.
     tables: Vec<Vec<f64>>,
     /// Per axis: the value index of each row.
     columns: Vec<Vec<u16>>,
@@ -85,16 +105,21 @@ pub(super) struct Gp {
 }
 
 impl Gp {
-    /// A process over knobs with these numbers of values.
-    pub(super) fn new(counts: &[usize]) -> Self {
-        let axes: Vec<Axis> = counts
+    /// A process over these knobs.
+    pub(super) fn new(knobs: &[Knob]) -> Self {
+        let axes: Vec<Axis> = knobs
             .iter()
             .enumerate()
-            .filter(|&(_, &values)| values > 1)
-            .map(|(knob, &values)| Axis { knob, values })
+            .filter_map(|(index, knob)| Axis::new(index, knob))
+            .collect();
+        let ln_weight_means: Vec<f64> = axes
+            .iter()
+            .flat_map(Axis::scales)
+            .map(prior_ln_weight)
             .collect();
         let kernel = Kernel {
-            ln_weights: vec![START_LN_WEIGHT; axes.len()],
+            ln_weights: ln_weight_means.clone(),
+            ln_weight_means,
             ln_nugget: START_LN_NUGGET,
         };
         let tables = tables(&axes, &kernel);
@@ -187,13 +212,13 @@ impl Gp {
             .sqrt()
     }
 
-    /// Tries `proposals` random kernels on these targets and keeps each that raises
-    /// log marginal likelihood plus prior.
-    pub(super) fn learn(&mut self, targets: &[f64], proposals: u32, step: f64, rng: &mut impl Rng) {
+    /// Tries random kernels on these targets and keeps each that raises log marginal likelihood plus
+    /// prior.
+    pub(super) fn learn(&mut self, targets: &[f64], learning: Learning, rng: &mut impl Rng) {
         let mut score = self.log_posterior(targets);
         let mut trial = self.clone();
-        for _ in 0..proposals {
-            trial.set_kernel(self.kernel.propose(step, rng));
+        for _ in 0..learning.proposals {
+            trial.set_kernel(self.kernel.propose(learning, rng));
             let trial_score = trial.log_posterior(targets);
             if trial_score > score {
                 score = trial_score;
@@ -241,16 +266,11 @@ impl Gp {
 }
 
 fn tables(axes: &[Axis], kernel: &Kernel) -> Vec<Vec<f64>> {
+    let mut weights = kernel.ln_weights.iter().map(|ln_w| ln_w.exp());
     axes.iter()
-        .zip(&kernel.ln_weights)
-        .map(|(axis, ln_w)| {
-            let scale = ln_w.exp() / (axis.values - 1) as f64;
-            (0..axis.values * axis.values)
-                .map(|cell| {
-                    let apart = (cell / axis.values).abs_diff(cell % axis.values);
-                    (-scale * apart as f64).exp()
-                })
-                .collect()
+        .map(|axis| {
+            let own: Vec<f64> = weights.by_ref().take(axis.scales().count()).collect();
+            axis.similarities(&own)
         })
         .collect()
 }

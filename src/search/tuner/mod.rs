@@ -2,6 +2,7 @@
 //! (candidates near the best, chosen by expected improvement under a Gaussian process over ranks).
 //! It sees values, never verdicts; its randomness comes from the seed it is given.
 
+mod axis;
 mod candidates;
 mod cholesky;
 mod gp;
@@ -19,7 +20,7 @@ use super::params::{Start, Surrogate, TunerParams};
 use super::value::Value;
 use crate::source::{Point, Source};
 use cholesky::BLOCK;
-use gp::Gp;
+use gp::{Gp, Learning};
 
 /// One setting that was asked for.
 #[derive(Clone, Debug, Serialize)]
@@ -63,8 +64,7 @@ impl Tuner {
     /// A tuner that tries `first` before anything else, in this order.
     pub fn new(source: Arc<Source>, first: Vec<Point>, params: &TunerParams, seed: u64) -> Self {
         let space = source.space();
-        let counts: Vec<usize> = space.knobs().iter().map(|knob| knob.values.len()).collect();
-        let gp = Gp::new(&counts);
+        let gp = Gp::new(space.knobs());
         let mut tuner = Self {
             params: params.clone(),
             rng: Pcg64::seed_from_u64(seed),
@@ -292,15 +292,16 @@ impl Tuner {
             .iter()
             .map(|&trial| targets.of_trial(&self.trials, trial))
             .collect();
-        let due = self.learnt_at + self.params.learn_every as usize;
-        if self.ranking.len() >= due {
+        let fresh = (self.ranking.len() - self.learnt_at) as f64;
+        let share = self.learnt_at as f64 * self.params.learn_growth;
+        if fresh >= share.max(f64::from(self.params.learn_every)) {
             self.learnt_at = self.ranking.len();
-            self.gp.learn(
-                &rows,
-                self.params.learn_proposals,
-                self.params.learn_step,
-                &mut self.rng,
-            );
+            let learning = Learning {
+                proposals: self.params.learn_proposals,
+                moves: self.params.learn_moves,
+                step: self.params.learn_step,
+            };
+            self.gp.learn(&rows, learning, &mut self.rng);
         }
         self.gp.condition(&rows);
         targets

@@ -1,4 +1,6 @@
-//! The numbers the process is fitted to: standardised ranks, or log times for comparison.
+//! The numbers the process is fitted to: normal scores of ranks, or log times for comparison.
+
+use statrs::function::erf::erf_inv;
 
 use super::Trial;
 use crate::search::params::Surrogate;
@@ -13,7 +15,7 @@ pub(super) struct Targets {
 impl Targets {
     pub(super) fn new(surrogate: Surrogate, trials: &[Trial], ranking: &[usize]) -> Self {
         let raw = match surrogate {
-            Surrogate::RankGp | Surrogate::Uniform => tied_ranks(trials, ranking),
+            Surrogate::RankGp | Surrogate::Uniform => normal_scores(trials, ranking),
             Surrogate::LogTimeGp => log_times(trials, ranking),
         };
         let n = raw.len().max(1) as f64;
@@ -38,15 +40,19 @@ impl Targets {
     }
 }
 
-/// Rank over count, equals sharing their average rank; failures are equals, and last.
-fn tied_ranks(trials: &[Trial], ranking: &[usize]) -> Vec<f64> {
+/// The normal quantile of each rank: what a Gaussian process expects of its targets whatever the times'
+/// distribution, and the best few stand apart as they do not where ranks are spaced evenly. Equals share
+/// their average rank; failures are equals, and last.
+fn normal_scores(trials: &[Trial], ranking: &[usize]) -> Vec<f64> {
     let n = ranking.len() as f64;
-    let mut ranks = Vec::with_capacity(ranking.len());
+    let mut scores = Vec::with_capacity(ranking.len());
     for equals in ranking.chunk_by(|&a, &b| trials[a].value == trials[b].value) {
-        let average = ranks.len() as f64 + (equals.len() - 1) as f64 / 2.0;
-        ranks.extend(std::iter::repeat_n(average / n, equals.len()));
+        let average = scores.len() as f64 + (equals.len() - 1) as f64 / 2.0;
+        let below = (average + 0.5) / n;
+        let score = erf_inv(2.0 * below - 1.0);
+        scores.extend(std::iter::repeat_n(score, equals.len()));
     }
-    ranks
+    scores
 }
 
 /// ln of the cost; whatever has none stands with the worst that has one.
@@ -57,4 +63,54 @@ fn log_times(trials: &[Trial], ranking: &[usize]) -> Vec<f64> {
         .iter()
         .map(|trial| cost(trial).or(worst).map_or(0.0, |cost| cost.get().ln()))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::search::params::TunerParams;
+    use crate::search::tuner::Tuner;
+    use crate::source::Source;
+    use crate::units::Nanos;
+
+    /// The targets of these times in the order told; `None` fails.
+    fn targets(surrogate: Surrogate, times: &[Option<f64>]) -> Vec<f64> {
+        let source = Source::parse("//@ knob a = 1 in {1, 2, 3, 4, 5, 6, 7, 8}\n");
+        let source = Arc::new(source.expect("the test's source parses"));
+        let mut tuner = Tuner::new(source, Vec::new(), &TunerParams::default(), 0);
+        for time in times {
+            let point = tuner.ask().expect("a setting is left");
+            let time = time.and_then(Nanos::new);
+            tuner.tell(
+                &point,
+                time.map_or(Value::Failed, |time| Value::valid(time, 1.0)),
+            );
+        }
+        let targets = Targets::new(surrogate, &tuner.trials, &tuner.ranking);
+        (0..times.len())
+            .map(|trial| targets.of_trial(&tuner.trials, trial))
+            .collect()
+    }
+
+    #[test]
+    fn ranks_become_normal_scores_whatever_the_times() {
+        let even = targets(Surrogate::RankGp, &[1.0, 2.0, 3.0, 4.0, 5.0].map(Some));
+        let odd = targets(Surrogate::RankGp, &[1.0, 1.1, 1.2, 9.0, 1e6].map(Some));
+        assert_eq!(even, odd);
+        let gaps: Vec<f64> = even.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(gaps[0] > 1.3 * gaps[1], "the best stands apart: {gaps:?}");
+        let square: f64 = even.iter().map(|x| x * x).sum();
+        assert!(even.iter().sum::<f64>().abs() < 1e-9 && (square - 5.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn failures_are_equals_and_last() {
+        let got = targets(Surrogate::RankGp, &[None, Some(2.0), None, Some(1.0)]);
+        assert_eq!(got[0], got[2]);
+        assert!(got[3] < got[1] && got[1] < got[0]);
+        let all = targets(Surrogate::RankGp, &[None, None]);
+        assert_eq!(all, [0.0, 0.0], "nothing to tell apart");
+    }
 }
