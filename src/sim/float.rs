@@ -133,6 +133,9 @@ impl Format {
 
     /// Rounds a double into this format; NaN becomes the canonical one.
     pub(crate) fn round(self, value: f64, rounding: Rounding) -> u64 {
+        if self == Self::F32 && rounding == Rounding::NearestEven && !value.is_nan() {
+            return u64::from((value as f32).to_bits());
+        }
         self.narrow_quad(
             to_quad(Double::from_bits(u128::from(value.to_bits()))),
             rounding,
@@ -405,7 +408,82 @@ pub(crate) fn test(format: Format, test: FloatTest, a: u64) -> bool {
 }
 
 /// `cvt` between any two scalar types. The source is masked to its width; the result is not extended.
+#[inline]
 pub(crate) fn convert(cvt: &Cvt, a: u64) -> u64 {
+    match native_conversion(cvt, a) {
+        Some(bits) => bits,
+        None => exact_conversion(cvt, a),
+    }
+}
+
+/// What the host converts exactly as the GPU does.
+#[inline]
+fn native_conversion(cvt: &Cvt, a: u64) -> Option<u64> {
+    if cvt.sat || cvt.relu || cvt.ftz {
+        return None;
+    }
+    let single = f32::from_bits(a as u32);
+    match (cvt.from, cvt.to) {
+        (CvtType::Int { bits, signed }, CvtType::Float(Format::F32)) => {
+            let nearest = cvt.rounding.is_none_or(|by| by == Rounding::NearestEven);
+            let shift = 64 - u32::from(bits);
+            let value = a << shift;
+            let value = if signed {
+                (value as i64 >> shift) as f32
+            } else {
+                (value >> shift) as f32
+            };
+            nearest.then_some(u64::from(value.to_bits()))
+        }
+        (CvtType::Float(Format::F32), CvtType::Int { bits, signed }) if bits <= 32 => {
+            if single.is_nan() {
+                return Some(0);
+            }
+            let whole = integral(single, cvt.rounding.unwrap_or(Rounding::Zero))? as i64;
+            let within = whole.clamp(least(bits, signed) as i64, most(bits, signed) as i64);
+            Some(mask(within as u64, bits))
+        }
+        (CvtType::Float(Format::F32), CvtType::Float(Format::F32)) if cvt.integral => {
+            let by = cvt.rounding.unwrap_or(Rounding::NearestEven);
+            let whole = integral(single, by).filter(|whole| !whole.is_nan())?;
+            Some(u64::from(whole.to_bits()))
+        }
+        (CvtType::Float(from), CvtType::Float(to)) if !cvt.integral && !from.is_nan(a) => {
+            let nearest = cvt.rounding.is_none_or(|by| by == Rounding::NearestEven);
+            match (from, to) {
+                (Format::F32, Format::F16) if nearest => {
+                    Some(u64::from(half::f16::from_f32(single).to_bits()))
+                }
+                (Format::F32, Format::Bf16) if nearest => {
+                    Some(u64::from(half::bf16::from_f32(single).to_bits()))
+                }
+                (Format::F16 | Format::Bf16 | Format::F32, Format::F32) => {
+                    Some(u64::from((from.value(a) as f32).to_bits()))
+                }
+                (Format::F16 | Format::Bf16 | Format::F32 | Format::F64, Format::F64) => {
+                    Some(from.value(a).to_bits())
+                }
+                (Format::F64, Format::F32) if nearest => {
+                    Some(to.round(from.value(a), Rounding::NearestEven))
+                }
+                (Format::F16 | Format::Bf16 | Format::F32 | Format::F64, _) => None,
+            }
+        }
+        (CvtType::Int { .. } | CvtType::Float(_), CvtType::Int { .. } | CvtType::Float(_)) => None,
+    }
+}
+
+fn integral(x: f32, rounding: Rounding) -> Option<f32> {
+    match rounding {
+        Rounding::NearestEven => Some(x.round_ties_even()),
+        Rounding::Zero => Some(x.trunc()),
+        Rounding::Down => Some(x.floor()),
+        Rounding::Up => Some(x.ceil()),
+        Rounding::NearestAway => None,
+    }
+}
+
+fn exact_conversion(cvt: &Cvt, a: u64) -> u64 {
     match (cvt.from, cvt.to) {
         (
             CvtType::Int { bits, signed },
@@ -525,6 +603,20 @@ fn most(bits: u8, signed: bool) -> i128 {
     }
 }
 
+/// The value of an f16 number; exact, but for what a NaN carries.
+#[inline]
+pub(crate) fn f16_value(bits: u32) -> f32 {
+    // Its exponent and mantissa, read as those of an f32, are too small by a power of two: subnormals too.
+    const SCALE: f32 = f32::from_bits((127 + 112) << 23);
+    let magnitude = bits & 0x7fff;
+    let value = if magnitude >= 0x7c00 {
+        f32::from_bits(0x7f80_0000 | magnitude << 13)
+    } else {
+        f32::from_bits(magnitude << 13) * SCALE
+    };
+    f32::from_bits(value.to_bits() | (bits & 0x8000) << 16)
+}
+
 /// The value of an `e4m3` number: no infinities, one NaN a sign.
 pub(crate) fn e4m3_value(bits: u8) -> f32 {
     let magnitude = bits & 0x7f;
@@ -640,6 +732,21 @@ mod tests {
                     assert_eq!(small.round(f64::from(value), false), bits, "{small:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn halves_have_the_values_of_the_format() {
+        for bits in 0..=u16::MAX {
+            let (got, want) = (
+                super::f16_value(u32::from(bits)),
+                half::f16::from_bits(bits),
+            );
+            assert_eq!(got.is_nan(), want.is_nan(), "{bits:#x}");
+            assert!(
+                got.is_nan() || got.to_bits() == want.to_f32().to_bits(),
+                "{bits:#x}"
+            );
         }
     }
 

@@ -348,26 +348,69 @@ impl Memory {
     }
 
     /// The bytes of a run of accesses of `element` bytes each, side by side, where they lie in one page and
-    /// all of them hold something; `None`: ask for each on its own.
+    /// all of them hold something (or nobody asks); `None`: ask for each on its own.
     pub(crate) fn read_run(
         &mut self,
         cursor: &mut Cursor,
         address: u64,
         element: u64,
         length: usize,
+        checks: bool,
     ) -> Option<&[u8]> {
+        let (at, sectors) = self.locate_run(cursor, address, element, length)?;
+        let page = &mut self.pages[cursor.page];
+        if checks
+            && let Some(defined) = &page.defined
+            && !words_of(at, length).all(|(word, bits)| defined[word] & bits == bits)
+        {
+            return None;
+        }
+        page.read |= sectors;
+        Some(&page.data[at..at + length])
+    }
+
+    /// Writes a run of accesses of `element` bytes each, side by side, where they lie in one page that may be
+    /// written; `None`: nothing was done, ask for each on its own.
+    pub(crate) fn write_run(
+        &mut self,
+        cursor: &mut Cursor,
+        address: u64,
+        element: u64,
+        data: &[u8],
+        author: Option<&Author<'_>>,
+    ) -> Option<Option<Overwrite>> {
+        let (at, sectors) = self.locate_run(cursor, address, element, data.len())?;
+        if !self.regions[cursor.region].writable {
+            return None;
+        }
+        let page = &mut self.pages[cursor.page];
+        page.written |= sectors;
+        if let Some(defined) = &mut page.defined {
+            for (word, bits) in words_of(at, data.len()) {
+                defined[word] |= bits;
+            }
+        }
+        let overwrite = author.and_then(|author| page.note(at, data, author));
+        page.data[at..at + data.len()].copy_from_slice(data);
+        Some(overwrite)
+    }
+
+    /// Where in its page a run lies, and its sectors; `None`: not in one page, or not allowed.
+    #[inline]
+    fn locate_run(
+        &mut self,
+        cursor: &mut Cursor,
+        address: u64,
+        element: u64,
+        length: usize,
+    ) -> Option<(usize, u128)> {
         let at = self.locate(cursor, address, element).ok()?;
         let region = &self.regions[cursor.region];
         if at + length > PAGE_BYTES || address - region.base + length as u64 > region.bytes {
             return None;
         }
-        let page = &mut self.pages[cursor.page];
-        if page.defined.is_some() {
-            return None;
-        }
         let sectors = (at + length - 1) / 32 - at / 32 + 1;
-        page.read |= (u128::MAX >> (128 - sectors)) << (at / 32);
-        Some(&page.data[at..at + length])
+        Some((at, (u128::MAX >> (128 - sectors)) << (at / 32)))
     }
 
     /// Writes; tells of another author's different value in the same bytes.
@@ -483,6 +526,16 @@ impl Page {
         }
         found
     }
+}
+
+/// The words of 64 bits that stand for a page's bytes `at..at + length`, and which of their bits.
+fn words_of(at: usize, length: usize) -> impl Iterator<Item = (usize, u64)> {
+    let end = at + length;
+    (at / 64..end.div_ceil(64)).map(move |word| {
+        let from = at.max(word * 64) - word * 64;
+        let to = end.min(word * 64 + 64) - word * 64;
+        (word, (u64::MAX >> (64 - (to - from))) << from)
+    })
 }
 
 /// Cuts a run of bytes into accesses of a power of two, each aligned, of 32 bytes at most.

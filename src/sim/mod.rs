@@ -12,6 +12,7 @@ mod decode;
 pub mod diagnosis;
 mod finding;
 mod float;
+mod footprint;
 mod machine;
 mod memory;
 mod mix;

@@ -3,7 +3,12 @@
 //! one of them writes, they race. Accesses of one warp are never called a race: they execute in program
 //! order, and warp-synchronous code relies on it.
 
+use std::ops::Range;
+
+use pulp::{Arch, NullaryFnOnce};
+
 use super::causal::{Knowledge, Layout};
+use super::footprint::Footprint;
 use super::op::Pc;
 use super::reading::Readings;
 use super::tensor_map::Swizzle;
@@ -48,6 +53,11 @@ impl Packing {
         ((mark.info & ((1 << PLACE_BITS) - 1)) >> self.pc_bits) as usize
     }
 
+    /// The bits that say the actor.
+    fn actors(self) -> u32 {
+        ((1 << PLACE_BITS) - 1) & !((1 << self.pc_bits) - 1)
+    }
+
     fn pc(self, mark: Mark) -> Pc {
         mark.info & ((1 << self.pc_bits) - 1)
     }
@@ -63,13 +73,46 @@ pub(crate) struct By<'a> {
     pub pc: Pc,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Cell {
-    /// The last request that touched the word: lanes that share it count and are checked once.
-    request: u32,
-    write: Mark,
-    /// The last reads by two different warps.
-    reads: [Mark; 2],
+/// One mark a word, as two arrays: what many words side by side have in common is found by vectors.
+struct Marks {
+    clock: Vec<u32>,
+    info: Vec<u32>,
+}
+
+impl Marks {
+    fn new(words: usize) -> Self {
+        Self {
+            clock: vec![0; words],
+            info: vec![0; words],
+        }
+    }
+
+    #[inline(always)]
+    fn get(&self, index: usize) -> Mark {
+        Mark {
+            clock: self.clock[index],
+            info: self.info[index],
+        }
+    }
+
+    #[inline(always)]
+    fn set(&mut self, index: usize, mark: Mark) {
+        self.clock[index] = mark.clock;
+        self.info[index] = mark.info;
+    }
+
+    fn fill(&mut self, words: Range<usize>, mark: Mark) {
+        self.clock[words.clone()].fill(mark.clock);
+        self.info[words].fill(mark.info);
+    }
+}
+
+/// What the marks of words side by side have in common.
+struct Common {
+    oldest: u32,
+    newest: u32,
+    /// The actors lie from the one to the other.
+    actors: [usize; 2],
 }
 
 /// How two accesses clash.
@@ -106,7 +149,11 @@ pub(crate) struct Seen {
 /// Shared memory of one block at a time; kept between blocks.
 pub(crate) struct Shared {
     words: Vec<u32>,
-    cells: Vec<Cell>,
+    /// The last request that touched each word: lanes that share it count and are checked once.
+    requests: Vec<u32>,
+    writes: Marks,
+    /// The last reads by two different warps, the latest first.
+    reads: [Marks; 2],
     /// Bytes that may be accessed, from address 0.
     limit: u32,
     /// Clocks up to here belong to earlier blocks.
@@ -120,6 +167,7 @@ pub(crate) struct Shared {
     layout: Layout,
     readings: Readings,
     tiles: Vec<Tile>,
+    arch: Arch,
 }
 
 /// A box that a bulk copy brought.
@@ -136,7 +184,9 @@ impl Shared {
         let words = (limit as usize).div_ceil(4);
         Self {
             words: vec![0; words],
-            cells: vec![Cell::default(); words],
+            requests: vec![0; words],
+            writes: Marks::new(words),
+            reads: [Marks::new(words), Marks::new(words)],
             limit,
             base: 0,
             request: 0,
@@ -150,6 +200,7 @@ impl Shared {
             layout,
             readings: Readings::default(),
             tiles: Vec::new(),
+            arch: Arch::new(),
         }
     }
 
@@ -194,21 +245,32 @@ impl Shared {
         self.words[index] = value;
     }
 
-    /// Counts words side by side, each once.
+    /// Counts the words of a whole request.
     #[inline]
-    pub fn count_run(&mut self, words: usize) {
-        self.distinct += words as u32;
-        self.wavefronts += words.div_ceil(32) as u8;
+    pub fn count_all(&mut self, footprint: &Footprint) {
+        self.distinct = footprint.distinct();
+        self.wavefronts = footprint.wavefronts();
+    }
+
+    /// All words.
+    #[inline]
+    pub fn words(&self) -> &[u32] {
+        &self.words
+    }
+
+    /// All words, to be written: what is not noted is not checked.
+    #[inline]
+    pub fn words_mut(&mut self) -> &mut [u32] {
+        &mut self.words
     }
 
     /// Notes a read of some bytes of a word, and counts the word once a request.
     #[inline]
     pub fn read(&mut self, index: usize, bytes: u32, atomic: bool, by: &By<'_>) -> Seen {
-        let cell = &mut self.cells[index];
-        if cell.request == self.request {
+        if self.requests[index] == self.request {
             return Seen::default();
         }
-        cell.request = self.request;
+        self.requests[index] = self.request;
         count(
             &mut self.banks,
             &mut self.wavefronts,
@@ -224,8 +286,7 @@ impl Shared {
         if !self.checks {
             return Seen::default();
         }
-        let cell = &mut self.cells[index];
-        let write = cell.write;
+        let write = self.writes.get(index);
         let packing = self.packing;
         let mut seen = Seen {
             race: None,
@@ -247,26 +308,104 @@ impl Shared {
             });
         }
         let own = by.epoch;
-        let [first, second] = &mut cell.reads;
-        let mine = packing.actor(*first) == by.actor;
+        let [first, second] = self.reads.each_ref().map(|marks| marks.get(index));
+        let mine = packing.actor(first) == by.actor;
+        let again = first.clock == own && mine;
         // Read again by the same warp: nothing new to know.
-        if first.clock == own && mine && first.bytes() & bytes == bytes {
+        if again && first.bytes() & bytes == bytes {
             return seen;
         }
-        if first.clock > self.base && !mine {
-            if !(second.clock > self.base && packing.actor(*second) == by.actor) {
-                *second = *first;
-            } else {
-                std::mem::swap(first, second);
-            }
-        }
-        let merged = if first.clock == own && packing.actor(*first) == by.actor {
-            first.bytes() | bytes
+        let before = if mine || first.clock <= self.base {
+            first
+        } else {
+            self.reads[1].set(index, first);
+            second
+        };
+        let merged = if before.clock == own && packing.actor(before) == by.actor {
+            before.bytes() | bytes
         } else {
             bytes
         };
-        *first = packing.pack(own, merged, atomic, by.actor, by.pc);
+        self.reads[0].set(index, packing.pack(own, merged, atomic, by.actor, by.pc));
         seen
+    }
+
+    /// Notes a read of whole words side by side.
+    #[inline]
+    pub fn check_read_run(&mut self, words: Range<usize>, atomic: bool, by: &By<'_>) -> Seen {
+        if !self.checks {
+            return Seen::default();
+        }
+        let writes = self.common(&self.writes, words.clone());
+        if writes.oldest <= self.base || !self.done_before(&writes, by) {
+            let mut all = Seen::default();
+            for index in words {
+                let seen = self.check_read(index, 0xf, atomic, by);
+                all.race = all.race.or(seen.race);
+                all.undefined |= seen.undefined;
+            }
+            return all;
+        }
+        let mark = self.packing.pack(by.epoch, 0xf, atomic, by.actor, by.pc);
+        let actors = self.packing.actors();
+        let [first, second] = &mut self.reads;
+        self.arch.dispatch(NoteReads {
+            first: (
+                &mut first.clock[words.clone()],
+                &mut first.info[words.clone()],
+            ),
+            second: (&mut second.clock[words.clone()], &mut second.info[words]),
+            mark,
+            actors,
+        });
+        Seen::default()
+    }
+
+    /// Whether whole words side by side can be written without overtaking anyone.
+    #[inline]
+    pub fn may_write_run(&self, words: Range<usize>, by: &By<'_>) -> bool {
+        let quiet = |marks| {
+            let common = self.common(marks, words.clone());
+            common.newest <= self.base || self.done_before(&common, by)
+        };
+        !self.checks || quiet(&self.writes) && self.reads.iter().all(quiet)
+    }
+
+    /// Notes a write of whole words side by side that overtakes nobody.
+    #[inline]
+    pub fn note_write_run(&mut self, words: Range<usize>, atomic: bool, by: &By<'_>) {
+        if self.checks {
+            let mark = self.packing.pack(by.epoch, 0xf, atomic, by.actor, by.pc);
+            self.writes.fill(words.clone(), mark);
+            for marks in &mut self.reads {
+                marks.clock[words.clone()].fill(0);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn common(&self, marks: &Marks, words: Range<usize>) -> Common {
+        let (clock, info) = (&marks.clock[words.clone()], &marks.info[words]);
+        let actors = self.packing.actors();
+        let [oldest, newest, least, most] = self.arch.dispatch(FindCommon {
+            clock,
+            info,
+            actors,
+        });
+        let pc_bits = self.packing.pc_bits;
+        Common {
+            oldest,
+            newest,
+            actors: [least, most].map(|actor| (actor >> pc_bits) as usize),
+        }
+    }
+
+    /// Whether all that the marks tell of is known to be done. `false` decides nothing.
+    #[inline(always)]
+    fn done_before(&self, common: &Common, by: &By<'_>) -> bool {
+        let [least, most] = common.actors;
+        let known = by.knows.seen[least..=most].iter().min();
+        least == most && least == by.actor || known.is_some_and(|&known| common.newest <= known)
     }
 
     /// Notes a write; `same` when the bytes do not change.
@@ -279,10 +418,9 @@ impl Shared {
         same: bool,
         by: &By<'_>,
     ) -> Option<Race> {
-        let cell = &mut self.cells[index];
-        let repeated = cell.request == self.request;
+        let repeated = self.requests[index] == self.request;
         if !repeated {
-            cell.request = self.request;
+            self.requests[index] = self.request;
             count(
                 &mut self.banks,
                 &mut self.wavefronts,
@@ -301,34 +439,43 @@ impl Shared {
                 && mark.bytes() & bytes != 0
                 && !(mark.atomic() && atomic)
         };
-        let race = if clash(cell.write) && !same {
+        let write = self.writes.get(index);
+        let race = if clash(write) && !same {
             Some(Race {
-                hazard: if self.layout.detached(packing.actor(cell.write)) {
+                hazard: if self.layout.detached(packing.actor(write)) {
                     Hazard::WriteInFlight
                 } else {
                     Hazard::WriteAfterWrite
                 },
-                earlier: packing.pc(cell.write),
+                earlier: packing.pc(write),
             })
         } else {
-            cell.reads
-                .into_iter()
+            (self.reads.iter().map(|marks| marks.get(index)))
                 .find(|&mark| clash(mark) && !same)
                 .map(|mark| Race {
                     hazard: Hazard::WriteAfterRead,
                     earlier: packing.pc(mark),
                 })
         };
-        let merged = if cell.write.clock == by.epoch && packing.actor(cell.write) == by.actor {
-            cell.write.bytes() | bytes
+        let merged = if write.clock == by.epoch && packing.actor(write) == by.actor {
+            write.bytes() | bytes
         } else {
             bytes
         };
-        cell.write = packing.pack(by.epoch, merged, atomic, by.actor, by.pc);
+        self.writes.set(
+            index,
+            packing.pack(by.epoch, merged, atomic, by.actor, by.pc),
+        );
         if !repeated {
-            cell.reads = [Mark::default(); 2];
+            self.forget_reads(index);
         }
         race
+    }
+
+    fn forget_reads(&mut self, index: usize) {
+        for marks in &mut self.reads {
+            marks.set(index, Mark::default());
+        }
     }
 }
 
@@ -347,14 +494,13 @@ impl Shared {
     }
 
     /// Checks a read of words by asynchronous work; what it reads is for [`Self::note_reading`].
-    pub fn check_async_read(&self, words: std::ops::Range<usize>, by: &By<'_>) -> Seen {
+    pub fn check_async_read(&self, words: Range<usize>, by: &By<'_>) -> Seen {
         let mut seen = Seen::default();
         if !self.checks {
             return seen;
         }
         let packing = self.packing;
-        for cell in &self.cells[words] {
-            let write = cell.write;
+        for write in words.map(|index| self.writes.get(index)) {
             if write.clock <= self.base {
                 seen.undefined = true;
                 continue;
@@ -395,26 +541,28 @@ impl Shared {
             return None;
         }
         let (base, packing) = (self.base, self.packing);
-        let cell = &mut self.cells[index];
         let clash = |mark: Mark| {
             mark.clock > base
                 && packing.actor(mark) != by.actor
                 && mark.clock > by.knows.seen[packing.actor(mark)]
         };
-        let race = if clash(cell.write) {
+        let write = self.writes.get(index);
+        let race = if clash(write) {
             Some(Race {
                 hazard: Hazard::WriteInFlight,
-                earlier: packing.pc(cell.write),
+                earlier: packing.pc(write),
             })
         } else {
-            let reader = cell.reads.into_iter().find(|&mark| clash(mark));
+            let mut readers = self.reads.iter().map(|marks| marks.get(index));
+            let reader = readers.find(|&mark| clash(mark));
             reader.map(|mark| Race {
                 hazard: Hazard::WriteAfterRead,
                 earlier: packing.pc(mark),
             })
         };
-        cell.write = packing.pack(by.epoch, 0xf, false, by.actor, by.pc);
-        cell.reads = [Mark::default(); 2];
+        let mark = packing.pack(by.epoch, 0xf, false, by.actor, by.pc);
+        self.writes.set(index, mark);
+        self.forget_reads(index);
         race
     }
 
@@ -433,7 +581,7 @@ impl Shared {
     /// than `swizzle`.
     pub fn swizzled_otherwise(&self, address: u32, swizzle: Swizzle) -> Option<(Swizzle, Pc)> {
         let tile = (self.tiles.iter()).find(|tile| (tile.from..tile.to).contains(&address))?;
-        let write = self.cells[address as usize / 4].write;
+        let write = self.writes.get(address as usize / 4);
         let stands = write.clock > self.base && self.packing.pc(write) == tile.pc;
         (self.checks && stands && tile.swizzle != swizzle).then_some((tile.swizzle, tile.pc))
     }
@@ -455,4 +603,54 @@ fn count(banks: &mut [u8; 32], wavefronts: &mut u8, distinct: &mut u32, index: u
     *bank += 1;
     *wavefronts = (*wavefronts).max(*bank);
     *distinct += 1;
+}
+
+/// The loop of [`Shared::common`]: least and greatest clock and actor.
+struct FindCommon<'a> {
+    clock: &'a [u32],
+    info: &'a [u32],
+    actors: u32,
+}
+
+impl NullaryFnOnce for FindCommon<'_> {
+    type Output = [u32; 4];
+
+    #[inline(always)]
+    fn call(self) -> [u32; 4] {
+        let [mut oldest, mut newest, mut least, mut most] = [u32::MAX, 0, u32::MAX, 0];
+        for (&clock, info) in self.clock.iter().zip(self.info) {
+            oldest = oldest.min(clock);
+            newest = newest.max(clock);
+            least = least.min(info & self.actors);
+            most = most.max(info & self.actors);
+        }
+        [oldest, newest, least, most]
+    }
+}
+
+/// The loop of [`Shared::check_read_run`]: the same as [`Shared::check_read`] notes word by word, where all bytes are
+/// read and no mark of an earlier block is told apart from one that nobody has to know.
+struct NoteReads<'a> {
+    first: (&'a mut [u32], &'a mut [u32]),
+    second: (&'a mut [u32], &'a mut [u32]),
+    mark: Mark,
+    actors: u32,
+}
+
+impl NullaryFnOnce for NoteReads<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let first = self.first.0.iter_mut().zip(self.first.1);
+        let second = self.second.0.iter_mut().zip(self.second.1);
+        for ((clock, info), (second_clock, second_info)) in first.zip(second) {
+            let mine = (*info ^ self.mark.info) & self.actors == 0;
+            *second_clock = if mine { *second_clock } else { *clock };
+            *second_info = if mine { *second_info } else { *info };
+            let again = mine && *clock == self.mark.clock && *info >> 28 == 0xf;
+            *clock = self.mark.clock;
+            *info = if again { *info } else { self.mark.info };
+        }
+    }
 }

@@ -3,6 +3,8 @@
 //! 2t and 2t + 1. Sums are made in float64 and rounded once: tensor cores keep fewer bits, in an order of their
 //! own.
 
+use pulp::{Arch, NullaryFnOnce};
+
 use super::regs::{LANES, Narrow, Regs};
 use crate::sim::op::{Mma, Operands, Slot, Sums};
 
@@ -11,9 +13,8 @@ const COLUMNS: usize = 8;
 /// Deepest product, of 8-bit elements.
 const DEPTH: usize = 32;
 
-pub(super) fn mma(regs: &mut Regs<'_>, mask: u32, op: &Mma) {
-    let depth = op.depth();
-    let (mut by_rows, mut by_columns) = ([[0.0; DEPTH]; ROWS], [[0.0; DEPTH]; COLUMNS]);
+pub(super) fn mma(regs: &mut Regs<'_>, mask: u32, op: &Mma, arch: Arch) {
+    let (mut by_rows, mut by_depth) = ([[0.0; DEPTH]; ROWS], [[0.0; COLUMNS]; DEPTH]);
     for (part, &slot) in op.a.iter().enumerate() {
         elements(op.a_type, &regs.n(slot), part / 2, |lane, k, value| {
             by_rows[lane / 4 + 8 * (part % 2)][k] = value;
@@ -21,13 +22,13 @@ pub(super) fn mma(regs: &mut Regs<'_>, mask: u32, op: &Mma) {
     }
     for (part, &slot) in op.b.iter().enumerate() {
         elements(op.b_type, &regs.n(slot), part, |lane, k, value| {
-            by_columns[lane / 4][k] = value;
+            by_depth[k][lane / 4] = value;
         });
     }
-    let dot = |row: usize, column: usize| -> f64 {
-        let pairs = by_rows[row][..depth].iter().zip(&by_columns[column]);
-        pairs.map(|(a, b)| a * b).sum()
-    };
+    let dots = arch.dispatch(Dots {
+        by_rows: &by_rows,
+        by_depth: &by_depth[..op.depth()],
+    });
     let added: Vec<Narrow> = op.c.iter().map(|&slot| regs.n(slot)).collect();
     let sum = |lane: usize, part: usize| -> f64 {
         let c = match op.c_type {
@@ -35,7 +36,7 @@ pub(super) fn mma(regs: &mut Regs<'_>, mask: u32, op: &Mma) {
             Sums::F16 => half_of(added[part / 2][lane], part % 2).to_f64(),
             Sums::S32 => f64::from(added[part][lane] as i32),
         };
-        c + dot(lane / 4 + 8 * (part / 2), 2 * (lane % 4) + part % 2)
+        c + dots[lane / 4 + 8 * (part / 2)][2 * (lane % 4) + part % 2]
     };
     let results: Vec<(Slot, Narrow)> = (op.d.iter().enumerate())
         .map(|(index, &slot)| {
@@ -58,7 +59,32 @@ pub(super) fn mma(regs: &mut Regs<'_>, mask: u32, op: &Mma) {
     }
 }
 
+/// The products of rows and columns, each summed in order of depth.
+struct Dots<'a> {
+    by_rows: &'a [[f64; DEPTH]; ROWS],
+    by_depth: &'a [[f64; COLUMNS]],
+}
+
+impl NullaryFnOnce for Dots<'_> {
+    type Output = [[f64; COLUMNS]; ROWS];
+
+    #[inline(always)]
+    fn call(self) -> [[f64; COLUMNS]; ROWS] {
+        // As sums of none begin: the sign of a zero is not lost.
+        let mut out = [[-0.0; COLUMNS]; ROWS];
+        for (sums, row) in out.iter_mut().zip(self.by_rows) {
+            for (factor, values) in row.iter().zip(self.by_depth) {
+                for (sum, value) in sums.iter_mut().zip(values) {
+                    *sum += factor * value;
+                }
+            }
+        }
+        out
+    }
+}
+
 /// Hands over the elements of a register, each with its lane and its place along the depth.
+#[inline(always)]
 fn elements(
     ty: Operands,
     register: &Narrow,

@@ -14,6 +14,7 @@ mod exchange;
 mod matrix;
 pub(crate) mod regs;
 mod run;
+mod straight;
 mod warp;
 pub(crate) mod window;
 
@@ -33,6 +34,7 @@ use asynchronous::Mail;
 use block::Block;
 use cache::Cache;
 use cluster::run_clusters;
+use straight::Executions;
 
 /// How to run.
 #[derive(Clone, Debug)]
@@ -111,6 +113,8 @@ struct Env<'a> {
     launch: &'a Launch,
     options: &'a Options,
     counts: Counts,
+    /// Beside the other counts: every instruction touches its own.
+    executions: Vec<Executions>,
     findings: Vec<Finding>,
     seen: BTreeSet<(FindingKind, Pc, Pc)>,
     arch: Arch,
@@ -192,6 +196,7 @@ pub(crate) fn launch(
         launch,
         options,
         counts: Counts::new(program),
+        executions: vec![Executions::default(); program.code.len()],
         findings: Vec::new(),
         seen: BTreeSet::new(),
         arch: Arch::new(),
@@ -205,6 +210,10 @@ pub(crate) fn launch(
         mail: Vec::new(),
     };
     let stop = run_clusters(&mut env, &order).err();
+    for (line, executions) in env.counts.by_pc.iter_mut().zip(&env.executions) {
+        line.warps = executions.warps;
+        line.threads = executions.threads;
+    }
     env.counts.instructions = options.budget - env.left;
     env.counts.hottest_atomic = env.atomics.values().copied().max().unwrap_or(0);
     let mut findings = env.findings;

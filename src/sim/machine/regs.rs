@@ -92,42 +92,60 @@ impl Regs<'_> {
     #[inline(always)]
     pub fn n1(&mut self, mask: u32, dst: Slot, a: Slot, f: impl Fn(u32) -> u32) {
         let a = &self.narrow[usize::from(a)];
-        let out: Narrow = std::array::from_fn(|lane| f(a[lane]));
+        let mut out: Narrow = [0; LANES];
+        for lane in 0..LANES {
+            out[lane] = f(a[lane]);
+        }
         self.set_n(mask, dst, &out);
     }
 
     #[inline(always)]
     pub fn n2(&mut self, mask: u32, dst: Slot, a: Slot, b: Slot, f: impl Fn(u32, u32) -> u32) {
         let (a, b) = (&self.narrow[usize::from(a)], &self.narrow[usize::from(b)]);
-        let out: Narrow = std::array::from_fn(|lane| f(a[lane], b[lane]));
+        let mut out: Narrow = [0; LANES];
+        for lane in 0..LANES {
+            out[lane] = f(a[lane], b[lane]);
+        }
         self.set_n(mask, dst, &out);
     }
 
     #[inline(always)]
     pub fn n3(&mut self, mask: u32, dst: Slot, slots: [Slot; 3], f: impl Fn(u32, u32, u32) -> u32) {
         let [a, b, c] = slots.map(|slot| &self.narrow[usize::from(slot)]);
-        let out: Narrow = std::array::from_fn(|lane| f(a[lane], b[lane], c[lane]));
+        let mut out: Narrow = [0; LANES];
+        for lane in 0..LANES {
+            out[lane] = f(a[lane], b[lane], c[lane]);
+        }
         self.set_n(mask, dst, &out);
     }
 
     #[inline(always)]
     pub fn w1(&mut self, mask: u32, dst: Slot, a: Slot, f: impl Fn(u64) -> u64) {
         let a = &self.wide[usize::from(a)];
-        let out: Wide = std::array::from_fn(|lane| f(a[lane]));
+        let mut out: Wide = [0; LANES];
+        for lane in 0..LANES {
+            out[lane] = f(a[lane]);
+        }
         self.set_w(mask, dst, &out);
     }
 
     #[inline(always)]
     pub fn w2(&mut self, mask: u32, dst: Slot, a: Slot, b: Slot, f: impl Fn(u64, u64) -> u64) {
         let (a, b) = (&self.wide[usize::from(a)], &self.wide[usize::from(b)]);
-        let out: Wide = std::array::from_fn(|lane| f(a[lane], b[lane]));
+        let mut out: Wide = [0; LANES];
+        for lane in 0..LANES {
+            out[lane] = f(a[lane], b[lane]);
+        }
         self.set_w(mask, dst, &out);
     }
 
     #[inline(always)]
     pub fn w3(&mut self, mask: u32, dst: Slot, slots: [Slot; 3], f: impl Fn(u64, u64, u64) -> u64) {
         let [a, b, c] = slots.map(|slot| &self.wide[usize::from(slot)]);
-        let out: Wide = std::array::from_fn(|lane| f(a[lane], b[lane], c[lane]));
+        let mut out: Wide = [0; LANES];
+        for lane in 0..LANES {
+            out[lane] = f(a[lane], b[lane], c[lane]);
+        }
         self.set_w(mask, dst, &out);
     }
 
@@ -151,10 +169,9 @@ fn select<T: Copy>(mask: u32, row: &mut [T; LANES], values: &[T; LANES]) {
     if mask == FULL {
         *row = *values;
     } else {
+        // A choice in every lane instead of a branch: the loop stays one of vectors.
         for (lane, (to, from)) in row.iter_mut().zip(values).enumerate() {
-            if mask >> lane & 1 != 0 {
-                *to = *from;
-            }
+            *to = if mask >> lane & 1 != 0 { *from } else { *to };
         }
     }
 }

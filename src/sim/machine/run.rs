@@ -6,8 +6,9 @@ use super::access::At;
 use super::asynchronous::{Step, report_disturbed};
 use super::exchange::{self, Shfl};
 use super::regs::{LANES, Wide};
+use super::straight::Stretch;
 use super::warp::{Caller, Fragment, Frame, State};
-use super::{Block, Env, POLLS, Stop, alu, matrix};
+use super::{Block, Env, POLLS, Stop, matrix};
 
 /// Calls may nest this deep.
 const MOST_CALLS: usize = 64;
@@ -102,6 +103,38 @@ impl Block {
             if budget == 0 {
                 break Ok(());
             }
+            // Products under way read and write registers: each instruction is looked at.
+            let watched = self.warps[warp].products.any();
+            if watched && let Some(instr) = program.code.get(pc as usize) {
+                let exec = match instr.guard {
+                    None => mask,
+                    Some(guard) => mask & self.warps[warp].regs(frame).pred(guard),
+                };
+                let products = &self.warps[warp].products;
+                if exec != 0
+                    && let Some(product) = products.disturbed(program, pc, frame, instr)
+                {
+                    report_disturbed(env, pc, Some(product));
+                }
+            }
+            let stretch = Stretch {
+                pc,
+                mask,
+                frame,
+                stop,
+                most: if watched { 1 } else { budget },
+                alone,
+            };
+            let ran;
+            (pc, ran) = self.warps[warp].straight(program, &mut env.executions, stretch, env.arch);
+            budget -= ran;
+            *left -= ran;
+            if pc >= stop {
+                break Ok(());
+            }
+            if budget == 0 || watched && ran > 0 {
+                continue;
+            }
             let Some(instr) = program.code.get(pc as usize) else {
                 break Ok(());
             };
@@ -111,46 +144,18 @@ impl Block {
                 None => mask,
                 Some(guard) => mask & self.warps[warp].regs(frame).pred(guard),
             };
-            let counts = &mut env.counts.by_pc[pc as usize];
-            counts.warps += 1;
-            counts.threads += u64::from(exec.count_ones());
-            let products = &self.warps[warp].products;
-            if products.any()
-                && exec != 0
-                && let Some(product) = products.disturbed(program, pc, frame, instr)
-            {
-                report_disturbed(env, pc, Some(product));
-            }
-            let course = if let Op::Alu(work) = &instr.op {
-                if exec != 0 {
-                    let warp = &mut self.warps[warp];
-                    let mut regs = super::regs::Regs {
-                        narrow: &mut warp.narrow[frame.narrow..],
-                        wide: &mut warp.wide[frame.wide..],
-                        preds: &mut warp.preds[frame.preds..],
-                    };
-                    alu::execute(work, &mut regs, exec, &mut warp.carry, env.arch);
-                }
-                Course::Next
-            } else {
-                // The group's place must be right for whoever looks at it.
-                self.warps[warp].fragments[index].pc = pc;
-                match self.control(
-                    env,
-                    warp,
-                    index,
-                    &instr.op,
-                    At {
-                        warp,
-                        frame,
-                        pc,
-                        mask: exec,
-                    },
-                    mask,
-                ) {
-                    Ok(course) => course,
-                    Err(stop) => break Err(stop),
-                }
+            env.executions[pc as usize].count(exec);
+            // The group's place must be right for whoever looks at it.
+            self.warps[warp].fragments[index].pc = pc;
+            let at = At {
+                warp,
+                frame,
+                pc,
+                mask: exec,
+            };
+            let course = match self.control(env, warp, index, &instr.op, at, mask) {
+                Ok(course) => course,
+                Err(stop) => break Err(stop),
             };
             match course {
                 Course::Next => pc += 1,
@@ -377,7 +382,7 @@ impl Block {
             &Op::Redux {
                 op, signed, dst, a, ..
             } => exchange::redux(&mut regs, exec, op, signed, dst, a),
-            Op::Mma { product, .. } => matrix::mma(&mut regs, exec, product),
+            Op::Mma { product, .. } => matrix::mma(&mut regs, exec, product, env.arch),
             &Op::Elect {
                 leader, elected, ..
             } => {

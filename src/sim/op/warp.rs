@@ -93,9 +93,10 @@ impl Operands {
     }
 
     /// An element's value; `bits` holds it in its lower end.
+    #[inline]
     pub(crate) fn value(self, bits: u32) -> f32 {
         match self {
-            Self::F16 => half::f16::from_bits(bits as u16).to_f32(),
+            Self::F16 => float::f16_value(bits),
             Self::Bf16 => f32::from_bits(bits << 16),
             Self::E4m3 => float::e4m3_value(bits as u8),
             Self::E5m2 => float::e5m2_value(bits as u8),

@@ -166,15 +166,18 @@ impl Distinct {
             lanes: [0; LANES],
             count: 0,
         };
+        let mut most = 0;
         for lane in lanes(mask) {
             let number = addresses[lane] >> shift;
             let known = &out.numbers[..out.count];
-            // Ascending addresses, the usual case, meet their match last.
+            // Ascending addresses, the usual case, meet their match last or not at all.
             let found = match known.last() {
                 Some(&last) if last == number => Some(out.count - 1),
+                Some(_) if number > most => None,
                 Some(_) => known.iter().rposition(|&n| n == number),
                 None => None,
             };
+            most = most.max(number);
             match found {
                 Some(at) => out.lanes[at] += 1,
                 None => {

@@ -1,5 +1,7 @@
 //! Bytes of memory to and from one lane's registers.
 
+use std::ops::Range;
+
 use super::super::regs::Regs;
 use crate::sim::op::{Access, Reg};
 
@@ -46,29 +48,78 @@ pub(super) fn scatter(regs: &mut Regs<'_>, access: &Access, lane: usize, data: &
     }
 }
 
-/// A run of all lanes' bytes to their registers.
-pub(super) fn scatter_run(regs: &mut Regs<'_>, access: &Access, run: &[u8]) {
-    let (bytes, count) = (usize::from(access.bytes), usize::from(access.count));
-    for (index, reg) in access.regs[..count].iter().enumerate() {
-        if bytes == 4 && !reg.wide {
-            let row = &mut regs.narrow[usize::from(reg.slot)];
-            for (value, lane) in row.iter_mut().zip(run.chunks_exact(4 * count)) {
-                if let Some(Ok(word)) = lane.get(4 * index..4 * index + 4).map(<[u8; 4]>::try_from)
-                {
-                    *value = u32::from_le_bytes(word);
-                }
+/// Bytes of lanes `step` apart to their registers.
+pub(super) fn scatter_run(
+    regs: &mut Regs<'_>,
+    access: &Access,
+    lanes: Range<usize>,
+    step: usize,
+    run: &[u8],
+) {
+    match access.bytes {
+        1 => scatter_elements::<1>(regs, access, lanes, step, run),
+        2 => scatter_elements::<2>(regs, access, lanes, step, run),
+        4 => scatter_elements::<4>(regs, access, lanes, step, run),
+        _ => scatter_elements::<8>(regs, access, lanes, step, run),
+    }
+}
+
+#[inline(always)]
+fn scatter_elements<const BYTES: usize>(
+    regs: &mut Regs<'_>,
+    access: &Access,
+    lanes: Range<usize>,
+    step: usize,
+    run: &[u8],
+) {
+    for (index, reg) in access.regs[..usize::from(access.count)].iter().enumerate() {
+        let value = |at: usize| {
+            let mut whole = [0; 8];
+            let from = at * step + index * BYTES;
+            whole[..BYTES].copy_from_slice(&run[from..from + BYTES]);
+            extend(u64::from_le_bytes(whole), BYTES as u8, access.signed)
+        };
+        let slot = usize::from(reg.slot);
+        if reg.wide {
+            for (at, to) in regs.wide[slot][lanes.clone()].iter_mut().enumerate() {
+                *to = value(at);
             }
         } else {
-            for (lane, data) in run.chunks_exact(bytes * count).enumerate() {
-                let mut whole = [0; 8];
-                whole[..bytes].copy_from_slice(&data[bytes * index..bytes * (index + 1)]);
-                put(
-                    regs,
-                    *reg,
-                    lane,
-                    extend(u64::from_le_bytes(whole), access.bytes, access.signed),
-                );
+            for (at, to) in regs.narrow[slot][lanes.clone()].iter_mut().enumerate() {
+                *to = value(at) as u32;
             }
+        }
+    }
+}
+
+/// Registers of lanes to their bytes, side by side.
+pub(super) fn collect_run(regs: &Regs<'_>, access: &Access, lanes: Range<usize>, run: &mut [u8]) {
+    match access.bytes {
+        1 => collect_elements::<1>(regs, access, lanes, run),
+        2 => collect_elements::<2>(regs, access, lanes, run),
+        4 => collect_elements::<4>(regs, access, lanes, run),
+        _ => collect_elements::<8>(regs, access, lanes, run),
+    }
+}
+
+#[inline(always)]
+fn collect_elements<const BYTES: usize>(
+    regs: &Regs<'_>,
+    access: &Access,
+    lanes: Range<usize>,
+    run: &mut [u8],
+) {
+    let step = BYTES * usize::from(access.count);
+    for (index, reg) in access.regs[..usize::from(access.count)].iter().enumerate() {
+        let slot = usize::from(reg.slot);
+        for (at, lane) in lanes.clone().enumerate() {
+            let value = if reg.wide {
+                regs.wide[slot][lane]
+            } else {
+                u64::from(regs.narrow[slot][lane])
+            };
+            let from = at * step + index * BYTES;
+            run[from..from + BYTES].copy_from_slice(&value.to_le_bytes()[..BYTES]);
         }
     }
 }

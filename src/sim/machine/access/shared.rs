@@ -1,14 +1,15 @@
 //! Loads and stores in shared memory: bank conflicts counted, races and unwritten words noted.
 
-use super::super::regs::{LANES, Wide};
+use super::super::regs::{LANES, Regs, Wide};
 use super::super::{Block, Env, SHARED_BASE, Stop};
-use super::count::{Pattern, count_shared};
+use super::count::count_shared;
 use super::fault::{fault, misaligned};
 use super::hazard::Hazards;
 use super::lane::{extend, get, put};
 use super::{At, by, lanes};
 use crate::sim::finding::FindingKind;
-use crate::sim::op::{Access, Pc};
+use crate::sim::footprint::{Extent, Footprint};
+use crate::sim::op::{Access, Pc, Reg};
 use crate::sim::shared::Shared;
 
 impl Block {
@@ -21,7 +22,7 @@ impl Block {
     ) -> Result<(), Stop> {
         let bytes = u32::from(access.bytes);
         let total = bytes * u32::from(access.count);
-        check_all_shared(env, &self.shared, at, addresses, total)?;
+        let extent = check_all_shared(env, &self.shared, at, addresses, total)?;
         let Self {
             warps,
             shared,
@@ -32,55 +33,41 @@ impl Block {
         let by = &by(*actors, knowledge, at);
         let mut regs = warps[at.warp].regs(at.frame);
         let mut seen = Hazards::default();
-        let words = (total / 4).max(1) as usize;
-        let pattern = Pattern::of(addresses, at.mask, u64::from(total));
         shared.begin_request();
-        match pattern {
-            Pattern::Uniform | Pattern::Consecutive if bytes >= 4 => {
-                let all = if pattern == Pattern::Uniform {
-                    words
-                } else {
-                    words * LANES
-                };
-                let first = (addresses[at.mask.trailing_zeros() as usize] / 4) as usize;
-                shared.count_run(all);
-                for word in first..first + all {
-                    seen.note(shared.check_read(word, 0xf, access.strong, by));
+        let mut footprint = Footprint::new();
+        if total >= 4 && footprint.cover(addresses, at.mask, total, extent) {
+            shared.count_all(&footprint);
+            if env.options.checks {
+                for words in footprint.runs() {
+                    seen.note(shared.check_read_run(words, access.strong, by));
                 }
             }
-            Pattern::Uniform | Pattern::Consecutive | Pattern::Other => {
-                let mut previous = u64::MAX;
-                for lane in lanes(at.mask) {
-                    let address = addresses[lane];
-                    if address == previous {
-                        continue;
-                    }
-                    previous = address;
-                    let word = (address / 4) as usize;
-                    if bytes >= 4 {
-                        for word in word..word + words {
-                            seen.note(shared.read(word, 0xf, access.strong, by));
-                        }
-                    } else {
-                        for byte in (address as u32..address as u32 + total).step_by(bytes as usize)
-                        {
-                            let mask = ((1 << bytes) - 1) << (byte % 4);
-                            seen.note(shared.read(byte as usize / 4, mask, access.strong, by));
-                        }
+        } else {
+            let mut previous = u64::MAX;
+            for lane in lanes(at.mask) {
+                let address = addresses[lane];
+                if address == previous {
+                    continue;
+                }
+                previous = address;
+                for byte in (address as u32..address as u32 + total).step_by(bytes as usize) {
+                    let first = byte as usize / 4;
+                    let mask = ((1 << bytes.min(4)) - 1) << (byte % 4);
+                    for word in first..first + (bytes as usize / 4).max(1) {
+                        seen.note(shared.read(word, mask, access.strong, by));
                     }
                 }
             }
         }
-        for (index, reg) in access.regs[..usize::from(access.count)].iter().enumerate() {
-            let offset = index as u32 * bytes;
-            match (bytes, reg.wide) {
-                (4, false) => {
-                    let row = &mut regs.narrow[usize::from(reg.slot)];
-                    crate::sim::machine::regs::lanes!(at.mask, lane => {
-                        row[lane] = shared.word((addresses[lane] as u32 + offset) as usize / 4);
-                    });
-                }
-                _ => {
+        let regs_of = &access.regs[..usize::from(access.count)];
+        let narrow = bytes == 4 && regs_of.iter().all(|reg| !reg.wide);
+        match regs_of.len() {
+            1 if narrow => gather::<1>(shared.words(), &mut regs, addresses, at.mask, regs_of),
+            2 if narrow => gather::<2>(shared.words(), &mut regs, addresses, at.mask, regs_of),
+            4 if narrow => gather::<4>(shared.words(), &mut regs, addresses, at.mask, regs_of),
+            _ => {
+                for (index, reg) in regs_of.iter().enumerate() {
+                    let offset = index as u32 * bytes;
                     for lane in lanes(at.mask) {
                         let place = addresses[lane] as u32 + offset;
                         let low = u64::from(shared.word(place as usize / 4));
@@ -89,12 +76,8 @@ impl Block {
                             4 => low,
                             _ => low >> (8 * (place % 4)) & ((1 << (8 * bytes)) - 1),
                         };
-                        put(
-                            &mut regs,
-                            *reg,
-                            lane,
-                            extend(value, access.bytes, access.signed),
-                        );
+                        let value = extend(value, access.bytes, access.signed);
+                        put(&mut regs, *reg, lane, value);
                     }
                 }
             }
@@ -124,9 +107,37 @@ impl Block {
         let by = &by(*actors, knowledge, at);
         let regs = warps[at.warp].regs(at.frame);
         shared.begin_request();
+        let mut footprint = Footprint::new();
+        let extent = check_all_shared(env, shared, at, addresses, total)?;
+        if bytes == 4
+            && footprint.cover(addresses, at.mask, total, extent)
+            && footprint.distinct() == at.mask.count_ones() * total / 4
+            && footprint
+                .runs()
+                .all(|words| shared.may_write_run(words, by))
+        {
+            // No lane writes what another one writes, and nobody's work is overtaken but perhaps asynchronous reading.
+            shared.count_all(&footprint);
+            if env.options.checks {
+                for words in footprint.runs() {
+                    let [from, to] = [words.start, words.end].map(|word| 4 * word as u32);
+                    seen.race(shared.overwrites_reading(from, to, by));
+                    shared.note_write_run(words, access.strong, by);
+                }
+            }
+            let words = shared.words_mut();
+            for (index, reg) in access.regs[..usize::from(access.count)].iter().enumerate() {
+                for lane in lanes(at.mask) {
+                    words[addresses[lane] as u32 as usize / 4 + index] =
+                        get(&regs, *reg, lane) as u32;
+                }
+            }
+            count_shared(env, shared, at, total);
+            seen.report(env, at.pc);
+            return Ok(());
+        }
         for lane in lanes(at.mask) {
             let address = addresses[lane] as u32;
-            check_shared(env, shared, at.pc, address, total, lane)?;
             seen.race(shared.overwrites_reading(address, address + total, by));
             for (index, reg) in access.regs[..usize::from(access.count)].iter().enumerate() {
                 let value = get(&regs, *reg, lane);
@@ -200,24 +211,47 @@ fn bad_shared(
     fault(env, pc, FindingKind::OutOfBounds, &message)
 }
 
+/// Where the addresses lie, if each access of `total` bytes is aligned and inside.
 fn check_all_shared(
     env: &Env<'_>,
     shared: &Shared,
     at: At,
     addresses: &Wide,
     total: u32,
-) -> Result<(), Stop> {
-    let mut bad = false;
-    let most = u64::from(shared.limit()).saturating_sub(u64::from(total));
-    for (lane, address) in addresses.iter().enumerate() {
-        let address = address & u64::from(u32::MAX);
-        let outside = address < u64::from(SHARED_BASE) || address > most;
-        bad |= at.mask >> lane & 1 != 0 && (outside || address & u64::from(total - 1) != 0);
-    }
-    if bad {
+) -> Result<Extent, Stop> {
+    let extent = Extent::of(addresses, at.mask, env.arch);
+    if !extent.lies_in(SHARED_BASE, shared.limit(), total) {
         for lane in lanes(at.mask) {
             check_shared(env, shared, at.pc, addresses[lane] as u32, total, lane)?;
         }
     }
-    Ok(())
+    Ok(extent)
+}
+
+/// `N` words of each lane to as many registers.
+#[inline(always)]
+fn gather<const N: usize>(
+    words: &[u32],
+    regs: &mut Regs<'_>,
+    addresses: &Wide,
+    mask: u32,
+    to: &[Reg],
+) {
+    let mut rows = [[0; LANES]; N];
+    let mut previous = None;
+    let mut own = [0; N];
+    crate::sim::machine::regs::lanes!(mask, lane => {
+        // Neighbours often share what they read.
+        if previous != Some(addresses[lane]) {
+            previous = Some(addresses[lane]);
+            let first = addresses[lane] as u32 as usize / 4;
+            own.copy_from_slice(&words[first..first + N]);
+        }
+        for (row, word) in rows.iter_mut().zip(own) {
+            row[lane] = word;
+        }
+    });
+    for (reg, row) in to.iter().zip(&rows) {
+        regs.set_n(mask, reg.slot, row);
+    }
 }

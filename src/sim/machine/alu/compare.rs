@@ -4,6 +4,7 @@ use super::super::regs::{LANES, Regs};
 use crate::sim::float::Format;
 use crate::sim::op::{Combine, Compare, CompareType, Pred, Slot, Width};
 
+#[inline(always)]
 pub(super) fn compare_lanes(
     regs: &Regs<'_>,
     ty: CompareType,
@@ -67,7 +68,7 @@ pub(super) fn logic(op: Combine, a: u32, b: u32) -> u32 {
 }
 
 /// `selp`.
-#[inline]
+#[inline(always)]
 pub(super) fn select(
     regs: &mut Regs<'_>,
     mask: u32,

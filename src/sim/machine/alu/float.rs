@@ -1,7 +1,5 @@
 //! Floating point: the fast paths that the host rounds as the GPU does, and the exact ones for every format.
 
-use pulp::Arch;
-
 use super::super::regs::{LANES, Regs, Wide, lanes};
 use super::compare::gather;
 use crate::sim::float::{self, Format, Rounding};
@@ -11,23 +9,6 @@ use crate::sim::op::{FloatMode, FloatOp, FloatTest, FloatUnary, Slot};
 #[inline(always)]
 pub(super) fn canonical(x: f32) -> u32 {
     if x.is_nan() { 0x7fff_ffff } else { x.to_bits() }
-}
-
-/// The hottest operation of all: fused in hardware where the host can, in software where it cannot.
-#[inline(always)]
-pub(super) fn fma(regs: &mut Regs<'_>, mask: u32, dst: Slot, slots: [Slot; 3], arch: Arch) {
-    let [a, b, c] = slots.map(|slot| &regs.narrow[usize::from(slot)]);
-    let mut out = [0; LANES];
-    arch.dispatch(
-        #[inline(always)]
-        || {
-            for lane in 0..LANES {
-                let [a, b, c] = [a, b, c].map(|row| f32::from_bits(row[lane]));
-                out[lane] = canonical(a.mul_add(b, c));
-            }
-        },
-    );
-    regs.set_n(mask, dst, &out);
 }
 
 #[expect(clippy::too_many_arguments, reason = "an instruction's fields")]

@@ -85,6 +85,7 @@ pub(super) fn int16(
     }
 }
 
+#[inline(always)]
 pub(super) fn int32(
     regs: &mut Regs<'_>,
     mask: u32,
@@ -141,6 +142,7 @@ pub(super) fn int32(
     }
 }
 
+#[inline(always)]
 pub(super) fn int64(
     regs: &mut Regs<'_>,
     mask: u32,
@@ -203,6 +205,7 @@ pub(super) fn int64(
     }
 }
 
+#[inline(always)]
 pub(super) fn int_unary(
     regs: &mut Regs<'_>,
     mask: u32,
@@ -242,6 +245,7 @@ pub(super) fn int_unary(
 }
 
 #[expect(clippy::too_many_arguments, reason = "an instruction's fields")]
+#[inline(always)]
 pub(super) fn mul_wide(
     regs: &mut Regs<'_>,
     mask: u32,
@@ -281,6 +285,7 @@ pub(super) fn mul_wide(
     }
 }
 
+#[inline(always)]
 pub(super) fn mad(
     regs: &mut Regs<'_>,
     mask: u32,

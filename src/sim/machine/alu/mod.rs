@@ -6,8 +6,6 @@ mod convert;
 mod float;
 mod integer;
 
-use pulp::Arch;
-
 use super::regs::{LANES, Regs, lanes};
 use super::window;
 use crate::sim::float::{Format, to_tf32};
@@ -16,15 +14,18 @@ use bits::{bit_field_extract, bit_field_insert, bit_query, byte, find_nth_set, p
 use compare::{compare_lanes, gather, logic, select, select_by_sign};
 use convert::{convert, convert_packed, pack, unpack};
 use float::{
-    binary, canonical, float_binary, float_fma, fma, fused, half, halves, test_property, unary,
+    binary, canonical, float_binary, float_fma, fused, half, halves, test_property, unary,
 };
 use integer::{carry_chain, int_unary, int16, int32, int64, mad, mul_wide, mul24, sad};
 
-/// Executes one operation for the lanes of `mask`. `carry` is the warp's carry flag, one bit a lane.
-#[inline]
-pub(super) fn execute(alu: &Alu, regs: &mut Regs<'_>, mask: u32, carry: &mut u32, arch: Arch) {
+/// Executes one operation for the lanes of `mask`. `carry` is the warp's carry flag, one bit a lane. What is
+/// common is inlined, so that it becomes the vector instructions that its caller is compiled for.
+#[inline(always)]
+pub(super) fn execute(alu: &Alu, regs: &mut Regs<'_>, mask: u32, carry: &mut u32) {
     match *alu {
-        Alu::FFma { dst, a, b, c } => fma(regs, mask, dst, [a, b, c], arch),
+        Alu::FFma { dst, a, b, c } => regs.n3(mask, dst, [a, b, c], |a, b, c| {
+            canonical(f32::from_bits(a).mul_add(f32::from_bits(b), f32::from_bits(c)))
+        }),
         Alu::FAdd { dst, a, b } => regs.n2(mask, dst, a, b, |a, b| {
             canonical(f32::from_bits(a) + f32::from_bits(b))
         }),
@@ -154,8 +155,10 @@ pub(super) fn execute(alu: &Alu, regs: &mut Regs<'_>, mask: u32, carry: &mut u32
             regs.n3(mask, dst, [a, b, c], |a, b, c| permute(mode, a, b, c))
         }
         Alu::Lop3 { lut, dst, a, b, c } => regs.n3(mask, dst, [a, b, c], |a, b, c| {
-            let term =
-                |bit: u8, x: u32, y: u32, z: u32| if lut >> bit & 1 != 0 { x & y & z } else { 0 };
+            let term = |bit: u8, x: u32, y: u32, z: u32| {
+                let wanted = u32::from(lut >> bit & 1).wrapping_neg();
+                wanted & x & y & z
+            };
             term(0, !a, !b, !c)
                 | term(1, !a, !b, c)
                 | term(2, !a, b, !c)
