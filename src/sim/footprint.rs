@@ -210,10 +210,14 @@ mod tests {
 
     #[test]
     fn runs_go_on_over_rows() {
-        let runs = |stride, mask| strided(stride, mask, 8).unwrap().runs().collect::<Vec<_>>();
-        assert_eq!(runs(8, u32::MAX), [256..320]);
-        assert_eq!(runs(8, 0xf0f0), [264..272, 280..288]);
-        assert_eq!(runs(64, 7), [256..258, 272..274, 288..290]);
-        assert_eq!(runs(8, 1 << 31), [318..320]);
+        let runs = |stride, mask| {
+            let footprint = strided(stride, mask, 8).unwrap();
+            let ends = footprint.runs().map(|words| (words.start, words.end));
+            ends.collect::<Vec<_>>()
+        };
+        assert_eq!(runs(8, u32::MAX), [(256, 320)]);
+        assert_eq!(runs(8, 0xf0f0), [(264, 272), (280, 288)]);
+        assert_eq!(runs(64, 7), [(256, 258), (272, 274), (288, 290)]);
+        assert_eq!(runs(8, 1 << 31), [(318, 320)]);
     }
 }
