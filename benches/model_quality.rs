@@ -415,6 +415,7 @@ fn compare(world: &Arc<World>, quality: Quality, seeds: u64) -> Outcome<Comparis
         node: NodeId(1),
         label: "start".to_owned(),
         source: Digest::of(start.text.as_bytes()),
+        settings: Vec::new(),
     }];
     config.baseline = None;
     config.baselines = None;

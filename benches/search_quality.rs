@@ -2,12 +2,24 @@
 //!
 //! `WARPTREE_TUNING_DATA=DIR cargo bench --bench search_quality` takes every `*.json.gz` in DIR. Without it
 //! a small made-up table shows that the benchmark runs. Other variables: `WARPTREE_SEEDS` (100),
-//! `WARPTREE_METHODS` (a comma-separated part of [`METHODS`]; all but the first are ablations, off unless
-//! named), `WARPTREE_NOISE=1` (each evaluation draws one raw sample; the setting that looks best is scored
-//! by the table's time), `WARPTREE_PARAMS` (a JSON object laid over the search's parameters).
+//! `WARPTREE_METHODS` (a comma-separated part of [`METHODS`], or `all`; all but the first are ablations, off
+//! unless named; what the tree adds is ablated in `structure`), `WARPTREE_PARAMS` (a JSON object laid over
+//! the search's parameters).
+//!
+//! `WARPTREE_NOISE=1`: each evaluation draws one raw sample. The setting that looks best is scored by the
+//! table's time; then, as `re-timed`, the one that looks best once the [`RETIMED`] best-looking were timed
+//! [`RETIMINGS`] times more each, beside the budget.
+//!
+//! `WARPTREE_TRANSFER=1`: each table that has a relative (the same kernel on another GPU) is searched from
+//! the [`CARRIED`] best settings of a search of the relative that judged [`EARLIER`] of its settings, as
+//! `search --start-from` does, and for comparison from nothing.
 //!
 //! Each line is a mean over seeds of the score that `tables` defines; intervals are 1.96 standard errors
 //! over seeds. The whole search is driven, through ask and tell, one evaluation at a time.
+//!
+//! The numbers in `src/search/params.rs` and in the tuner were chosen on the seven tables this project keeps,
+//! each choice because it raised the mean over any six of them; tables of other GPUs and kernels were not
+//! looked at.
 
 mod tables;
 
@@ -22,6 +34,7 @@ use warptree::evaluate::recorded::Recorded;
 use warptree::search::{
     Next, Outcome, Request, Root, Search, SearchParams, Start, StopRules, Surrogate, Value,
 };
+use warptree::source::{Point, Setting};
 
 use tables::{
     BUDGETS, Line, TuningSpace, mean_and_error, mean_over_spaces, overlaid, print_intervals,
@@ -30,6 +43,18 @@ use tables::{
 
 /// The product's defaults, then what each part of them gains.
 const METHODS: [&str; 4] = ["warptree", "no-gp", "log-time", "uniform-start"];
+
+/// Settings that are timed again where evaluations are noisy.
+const RETIMED: usize = 5;
+
+/// How often each of them.
+const RETIMINGS: usize = 7;
+
+/// Settings carried over from a related table: with the default they are a whole start.
+const CARRIED: usize = 5;
+
+/// Evaluations of the search they come from.
+const EARLIER: u32 = 100;
 
 fn main() {
     // `cargo test` runs benchmarks with --test: there is nothing to check then.
@@ -77,72 +102,161 @@ fn report(spaces: &[TuningSpace]) -> Result<(), String> {
         );
     }
     let seeds = seeds(100);
-    let noise = std::env::var_os("WARPTREE_NOISE").is_some();
-    let wanted = std::env::var("WARPTREE_METHODS").unwrap_or_else(|_| METHODS[0].to_owned());
-    let mut lines: BTreeMap<String, Vec<Line>> = BTreeMap::new();
     let begun = Instant::now();
-    for method in wanted.split(',') {
-        let params = params(method)?;
-        for space in spaces {
-            let runs: Vec<_> = (0..seeds)
-                .into_par_iter()
-                .map(|seed| run(space, &params, seed, noise))
-                .collect();
-            let line = std::array::from_fn(|budget| {
-                let best = runs.iter().map(|best| best[budget]);
-                let scores = best.map(|best| space.score(best, BUDGETS[budget]));
-                mean_and_error(&scores.collect::<Vec<f64>>())
-            });
-            print_line(&space.name, method, &line);
-            lines.entry(method.to_owned()).or_default().push(line);
+    let mut record = Record::default();
+    if std::env::var_os("WARPTREE_TRANSFER").is_some() {
+        transfer(spaces, seeds, &mut record)?;
+    } else {
+        let noise = std::env::var_os("WARPTREE_NOISE").is_some();
+        let wanted = match std::env::var("WARPTREE_METHODS") {
+            Ok(list) if list == "all" => METHODS.join(","),
+            Ok(list) => list,
+            Err(_) => METHODS[0].to_owned(),
+        };
+        for method in wanted.split(',') {
+            let params = params(method)?;
+            for space in spaces {
+                let runs: Vec<Run> = (0..seeds)
+                    .into_par_iter()
+                    .map(|seed| run(space, &params, seed, noise, &[]))
+                    .collect();
+                record.note(space, method, runs.iter().map(|run| run.best));
+                if noise {
+                    let method = format!("{method}:re-timed");
+                    record.note(space, &method, runs.iter().map(|run| run.retimed));
+                }
+            }
         }
     }
     let took = begun.elapsed();
     for (space, methods) in spaces.iter().map(|space| (space, kernel_tuner(space))) {
         for (method, line) in methods {
             print_line(&space.name, &method, &line);
-            lines.entry(method).or_default().push(line);
+            record.lines.entry(method).or_default().push(line);
         }
     }
-    // A method that was not run on every table has no mean to compare.
-    lines.retain(|_, lines| lines.len() == spaces.len());
-    let means: Vec<(&String, Line)> = lines
-        .iter()
-        .map(|(method, lines)| (method, mean_over_spaces(lines)))
-        .collect();
-    means
-        .iter()
-        .for_each(|(method, line)| print_line("mean", method, line));
-    means
-        .iter()
-        .for_each(|(method, line)| print_intervals(method, line));
+    record.print_means();
     eprintln!("{seeds} seeds, {:.0} s", took.as_secs_f64());
     Ok(())
 }
 
-/// The best time, in milliseconds, after each number of evaluations in [`BUDGETS`].
-fn run(space: &TuningSpace, params: &SearchParams, seed: u64, noise: bool) -> [f64; BUDGETS.len()] {
+/// Lines by method.
+#[derive(Default)]
+struct Record {
+    lines: BTreeMap<String, Vec<Line>>,
+}
+
+impl Record {
+    /// Scores the best times of some runs, and prints the line.
+    fn note(
+        &mut self,
+        space: &TuningSpace,
+        method: &str,
+        runs: impl Iterator<Item = [f64; BUDGETS.len()]> + Clone,
+    ) {
+        let line = std::array::from_fn(|budget| {
+            let best = runs.clone().map(|best| best[budget]);
+            let scores = best.map(|best| space.score(best, BUDGETS[budget]));
+            mean_and_error(&scores.collect::<Vec<f64>>())
+        });
+        print_line(&space.name, method, &line);
+        self.lines.entry(method.to_owned()).or_default().push(line);
+    }
+
+    /// A method that was not run on as many tables as the others has no mean to compare.
+    fn print_means(&self) {
+        let most = self.lines.values().map(Vec::len).max().unwrap_or(0);
+        let full = || self.lines.iter().filter(|(_, lines)| lines.len() == most);
+        full().for_each(|(method, lines)| print_line("mean", method, &mean_over_spaces(lines)));
+        full().for_each(|(method, lines)| print_intervals(method, &mean_over_spaces(lines)));
+    }
+}
+
+/// Searches each table from what a search of each of its relatives found, and from nothing.
+fn transfer(spaces: &[TuningSpace], seeds: u64, record: &mut Record) -> Result<(), String> {
+    let params = params(METHODS[0])?;
+    let mut earlier = params.clone();
+    earlier.stop.evaluations = Some(EARLIER);
+    let kernel = |space: &TuningSpace| {
+        let name = space.name.rsplit_once('_');
+        name.map(|(kernel, _)| kernel.to_owned())
+    };
+    for from in spaces {
+        let relatives: Vec<&TuningSpace> = spaces
+            .iter()
+            .filter(|to| to.name != from.name && kernel(to).is_some() && kernel(to) == kernel(from))
+            .collect();
+        if relatives.is_empty() {
+            continue;
+        }
+        let found: Vec<Vec<Setting>> = (0..seeds)
+            .into_par_iter()
+            .map(|seed| run(from, &earlier, seeds + seed, false, &[]).leaders)
+            .collect();
+        for to in relatives {
+            let runs: Vec<[Run; 2]> = found
+                .par_iter()
+                .enumerate()
+                .map(|(seed, settings)| {
+                    [settings, &Vec::new()]
+                        .map(|settings| run(to, &params, seed as u64, false, settings))
+                })
+                .collect();
+            println!("# {} after {}", to.name, from.name);
+            record.note(to, "transferred", runs.iter().map(|[with, _]| with.best));
+            record.note(
+                to,
+                "from-nothing",
+                runs.iter().map(|[_, without]| without.best),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A search's best times, in milliseconds, after each number of evaluations in [`BUDGETS`].
+struct Run {
+    /// By the table, of the setting that looks best.
+    best: [f64; BUDGETS.len()],
+    /// By the table, of the setting that looks best once the best-looking were timed again.
+    retimed: [f64; BUDGETS.len()],
+    /// The best settings at the end, best first.
+    leaders: Vec<Setting>,
+}
+
+fn run(
+    space: &TuningSpace,
+    params: &SearchParams,
+    seed: u64,
+    noise: bool,
+    settings: &[Setting],
+) -> Run {
     let noisy = noise.then(|| Recorded::noisy(space.evaluator.table().clone(), seed));
     let evaluator = noisy.as_ref().unwrap_or(&space.evaluator);
+    let value = |point: &Point| {
+        let evaluation = evaluator.evaluate(&space.source, point);
+        Value::from(&evaluation.expect("a table does not break").verdict)
+    };
     let root = Root {
         label: space.name.clone(),
         source: Arc::clone(&space.source),
-        settings: Vec::new(),
+        settings: settings.to_vec(),
     };
     let mut search = Search::new(params.clone(), seed, vec![root], &[]);
-    let mut best_after = vec![space.worst];
+    // All that was judged, best first.
+    let mut ranked: Vec<(Value, Point)> = Vec::new();
+    let (mut best_after, mut retimed_after) = (vec![space.worst], vec![space.worst]);
     while let Next::Request(request) = search.next(Duration::ZERO) {
         let Request::Evaluate { ticket, point, .. } = request else {
             unreachable!("no expander is in service");
         };
-        let evaluation = evaluator
-            .evaluate(&space.source, &point)
-            .expect("a table does not break");
-        let value = Value::from(&evaluation.verdict);
+        let value_now = value(&point);
+        let place = ranked.partition_point(|(other, _)| *other <= value_now);
+        ranked.insert(place, (value_now, point));
         search
             .apply(&Outcome::Evaluated {
                 ticket,
-                value,
+                value: value_now,
                 limit: None,
             })
             .expect("the ticket is in flight");
@@ -150,9 +264,32 @@ fn run(space: &TuningSpace, params: &SearchParams, seed: u64, noise: bool) -> [f
         best_after.push(best.map_or(space.worst, |(_, point, _)| {
             space.time(&space.source, point)
         }));
+        let retimed = match noise && BUDGETS.contains(&ranked.len()) {
+            true => retime(&ranked, &value).map(|point| space.time(&space.source, point)),
+            false => None,
+        };
+        retimed_after.push(retimed.unwrap_or(best_after[best_after.len() - 1]));
     }
+    let leaders = ranked.iter().take(CARRIED);
     // A space smaller than the budget ends before it.
-    BUDGETS.map(|n| best_after[n.min(best_after.len() - 1)])
+    let last = best_after.len() - 1;
+    Run {
+        best: BUDGETS.map(|n| best_after[n.min(last)]),
+        retimed: BUDGETS.map(|n| retimed_after[n.min(last)]),
+        leaders: leaders
+            .map(|(_, point)| space.source.space().setting(point))
+            .collect(),
+    }
+}
+
+/// Of the best-looking settings the one with the least median over some further timings of each.
+fn retime<'a>(ranked: &'a [(Value, Point)], value: &impl Fn(&Point) -> Value) -> Option<&'a Point> {
+    let medians = ranked.iter().take(RETIMED).map(|(_, point)| {
+        let mut values: Vec<Value> = (0..RETIMINGS).map(|_| value(point)).collect();
+        values.sort();
+        (values[RETIMINGS / 2], point)
+    });
+    medians.min_by(|a, b| a.0.cmp(&b.0)).map(|(_, point)| point)
 }
 
 /// Kernel Tuner's own results on the same table, where its CSV lies beside it.

@@ -4,8 +4,9 @@
 //! `WARPTREE_TUNING_DATA=DIR cargo bench --bench structure`; `WARPTREE_SEEDS` (50), `WARPTREE_PARAMS` as in
 //! `search_quality`. `given`: all sources are given at the start. `edits`: only the first is, and each of the
 //! others is one or more edits (one structural knob changed) away. The baselines know all sources and use
-//! the same tuner inside each: they differ in whose turn it is. `joint` is one tuner over the whole space,
-//! structure included. Scores as `tables` defines them, over the whole space.
+//! the same tuner inside each: they differ in whose turn it is. `mean-backup` and `c-1` are `given` with one
+//! part changed: what a node is worth is the mean of all below it, and exploration weighs 1. `joint` is one
+//! tuner over the whole space, structure included. Scores as `tables` defines them, over the whole space.
 
 mod tables;
 
@@ -19,7 +20,8 @@ use rayon::prelude::*;
 use warptree::evaluate::Evaluator;
 use warptree::search::tuner::Tuner;
 use warptree::search::{
-    Child, Cost, Expander, Next, Outcome, Request, Root, Search, SearchParams, StopRules, Value,
+    Backup, Child, Cost, Expander, Next, Outcome, Request, Root, Search, SearchParams, StopRules,
+    Value,
 };
 use warptree::source::{KnobValue, Point, Source};
 
@@ -37,9 +39,11 @@ const STRUCTURE: [(&str, &[&str]); 5] = [
     ("made_up", &["a"]),
 ];
 
-const METHODS: [(&str, Method); 6] = [
+const METHODS: [(&str, Method); 8] = [
     ("warptree-given", Method::Given),
     ("warptree-edits", Method::Edits),
+    ("mean-backup", Method::MeanBackup),
+    ("c-1", Method::Explore),
     ("round-robin", Method::Turns(Turn::RoundRobin)),
     ("random", Method::Turns(Turn::Random)),
     ("best-first", Method::Turns(Turn::BestFirst)),
@@ -50,6 +54,8 @@ const METHODS: [(&str, Method); 6] = [
 enum Method {
     Given,
     Edits,
+    MeanBackup,
+    Explore,
     Turns(Turn),
     Joint,
 }
@@ -146,6 +152,20 @@ impl<'a> Split<'a> {
         let times = match method {
             Method::Given => self.search(params, seed, &self.sources, &[]),
             Method::Edits => self.search(params, seed, &self.sources[..1], &[Expander::Rewrites]),
+            Method::MeanBackup => {
+                let mean = SearchParams {
+                    backup: Backup::Mean,
+                    ..params.clone()
+                };
+                self.search(&mean, seed, &self.sources, &[])
+            }
+            Method::Explore => {
+                let exploring = SearchParams {
+                    exploration: 1.0,
+                    ..params.clone()
+                };
+                self.search(&exploring, seed, &self.sources, &[])
+            }
             Method::Joint => self.search(params, seed, &[Arc::clone(&self.space.source)], &[]),
             Method::Turns(turn) => self.take_turns(turn, params, seed, most),
         };

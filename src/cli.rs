@@ -197,6 +197,10 @@ pub struct SearchArgs {
     /// Who proposes: knobs,rewrites,model.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub proposers: Option<Vec<ProposerKind>>,
+    /// Try the best settings of an earlier run first: a folder or trace of another GPU, size or task that
+    /// has knobs of the same names.
+    #[arg(long, value_name = "RUN")]
+    pub start_from: Option<PathBuf>,
     /// Seed of every random choice.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub seed: u64,

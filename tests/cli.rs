@@ -27,6 +27,8 @@ mod replay;
 mod report;
 #[path = "cli/results_table.rs"]
 mod results_table;
+#[path = "cli/start_from.rs"]
+mod start_from;
 
 use std::path::Path;
 use std::process::Command;

@@ -106,6 +106,7 @@ fn run(folder: &Path, task: &Task, source: &str, edited: bool) -> StoredRun {
             node: NodeId(1),
             label: "seed".into(),
             source: Digest::of(source),
+            settings: Vec::new(),
         }],
     };
     let mut writer = RunWriter::create(folder, config, [source]).expect("creates");

@@ -64,6 +64,7 @@ fn large(sources: u32, kernels: u32) -> (TempDir, StoredRun, Vec<Exchange>) {
         node: NodeId(1),
         label: "seed".into(),
         source: seed,
+        settings: Vec::new(),
     }];
     let exchange = exchange();
     let mut events = Vec::new();

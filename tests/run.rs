@@ -78,6 +78,7 @@ fn config(source: &str, budget: u32) -> RunConfig {
             node: NodeId(1),
             label: "table".into(),
             source: Digest::of(source),
+            settings: Vec::new(),
         }],
     }
 }

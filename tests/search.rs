@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use warptree::search::tuner::Tuner;
 use warptree::search::{
-    ApplyError, Child, Cost, Expander, Grown, Next, NodeId, Outcome, Plateau, Request, Root,
-    Search, SearchParams, StopReason, StopRules, Surrogate, Ticket, Value,
+    ApplyError, Backup, Child, Cost, Expander, Grown, Next, NodeId, Outcome, Plateau, Request,
+    Root, Search, SearchParams, StopReason, StopRules, Surrogate, Ticket, Value,
 };
 use warptree::source::{KnobValue, Setting, Source};
 use warptree::units::Nanos;
@@ -690,6 +690,42 @@ fn every_given_source_gets_a_trial_and_the_best_gets_the_budget() {
             "seed {seed}: {spent:?}, {cost}"
         );
     }
+}
+
+#[test]
+fn the_maximum_stays_with_a_rare_best_and_the_mean_with_what_is_steady() {
+    let roots = vec![root("rare", &grid("p", 10)), root("steady", &grid("q", 10))];
+    let spent = |backup: Backup| -> Vec<u32> {
+        let params = SearchParams {
+            backup,
+            ..budget(60)
+        };
+        let mut search = Search::new(params, 1, roots.clone(), &[]);
+        drive(&mut search, |search, request| {
+            let Request::Evaluate {
+                ticket,
+                node,
+                point,
+            } = request
+            else {
+                panic!("no expander")
+            };
+            let time = match search.node(*node).expect("a node").label {
+                "rare" if point.0[0] == 0 && point.0[1] == 0 => 50.0,
+                "rare" => 1000.0,
+                _ => 100.0,
+            };
+            Outcome::Evaluated {
+                ticket: *ticket,
+                value: valid(time),
+                limit: None,
+            }
+        });
+        search.nodes().map(|node| node.evaluations).collect()
+    };
+    let (max, mean) = (spent(Backup::Max), spent(Backup::Mean));
+    assert!(max[0] > max[1], "{max:?}");
+    assert!(mean[1] > mean[0], "{mean:?}");
 }
 
 /// Sources of one task with landscapes of known floors: `floor · (1 + distance from a hidden place)`.

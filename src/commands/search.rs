@@ -12,7 +12,8 @@ use crate::cli::{Global, LimitArgs, ModelArgs, SearchArgs};
 use crate::propose::ProposerKind;
 use crate::report::{Doing, opening};
 use crate::search::{NodeId, Plateau, SearchParams, StopRules};
-use crate::store::{FORMAT, ModelConfig, RootConfig, RunConfig, RunWriter};
+use crate::source::{Point, Setting, Source};
+use crate::store::{Event, FORMAT, ModelConfig, RootConfig, RunConfig, RunWriter, StoredRun};
 use crate::units::{Digest, Nanos};
 
 /// Kernels judged where neither a budget nor a time is given.
@@ -56,7 +57,10 @@ pub(super) fn run(args: SearchArgs, global: &Global) -> anyhow::Result<Exit> {
         Some(folder) => folder.clone(),
         None => next_folder(&args.task)?,
     };
-    let config = config(&judge, args.seed, global, &sources, proposers, model, stop);
+    let mut config = config(&judge, args.seed, global, &sources, proposers, model, stop);
+    if let Some(earlier) = &args.start_from {
+        start_from(earlier, &mut config, &sources)?;
+    }
     let run = RunWriter::create(&folder, config, sources.iter().map(|(_, text)| &**text))?;
     note(&opening(
         Doing::Searching,
@@ -126,9 +130,66 @@ fn roots(sources: &[(String, Arc<str>)]) -> Vec<RootConfig> {
                 node: NodeId(place as u32 + 1),
                 label: label.clone(),
                 source,
+                settings: Vec::new(),
             }
         })
         .collect()
+}
+
+/// Gives every source the best settings of an earlier run that it can take over. With the source's default
+/// they are a whole start: as many as would else be spread over the space.
+fn start_from(
+    earlier: &Path,
+    config: &mut RunConfig,
+    sources: &[(String, Arc<str>)],
+) -> anyhow::Result<()> {
+    let most = (config.search.tuner.start_points as usize).saturating_sub(1);
+    let run = StoredRun::open(earlier)?;
+    let mut judged: Vec<(f64, &Setting)> = run
+        .lines
+        .iter()
+        .filter_map(|line| match &line.event {
+            Event::Evaluated {
+                setting,
+                evaluation,
+                ..
+            } => Some((evaluation.cost()?, setting)),
+            Event::Expanded { .. }
+            | Event::ExpandFailed { .. }
+            | Event::Away { .. }
+            | Event::Unavailable { .. }
+            | Event::Confirmed { .. }
+            | Event::Finished { .. } => None,
+        })
+        .collect();
+    judged.sort_by(|a, b| a.0.total_cmp(&b.0));
+    for (root, (_, text)) in config.roots.iter_mut().zip(sources) {
+        let source = Source::parse(text)?;
+        let space = source.space();
+        let default = space.default_point().ok();
+        let mut known: Vec<Point> = default.into_iter().collect();
+        for (_, setting) in &judged {
+            if root.settings.len() == most {
+                break;
+            }
+            // What carries nothing over is the default again.
+            if let Some(point) = space.adopt(setting)
+                && !known.contains(&point)
+            {
+                root.settings.push(space.setting(&point));
+                known.push(point);
+            }
+        }
+    }
+    if config.roots.iter().all(|root| root.settings.is_empty()) {
+        bail!(
+            "--start-from {}: none of its {} valid kernels has a knob value that a source of {} could take over",
+            earlier.display(),
+            judged.len(),
+            config.task
+        );
+    }
+    Ok(())
 }
 
 /// The seed and the spaces wanted (all where none is named), by label.

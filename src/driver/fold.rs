@@ -69,7 +69,7 @@ impl Fold {
                 Ok(Root {
                     label: root.label.clone(),
                     source: load(root.source, objects)?,
-                    settings: Vec::new(),
+                    settings: root.settings.clone(),
                 })
             })
             .collect::<Result<Vec<_>, FoldError>>()?;

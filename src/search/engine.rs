@@ -406,7 +406,7 @@ impl Search {
             return;
         };
         let carried = match (self.source(best), self.source(id)) {
-            (Some(from), Some(to)) if best != id => carry_over(from, point, to),
+            (Some(from), Some(to)) if best != id => to.space().adopt(&from.space().setting(point)),
             (Some(_) | None, Some(_) | None) => None,
         };
         if let Some(point) = carried {
@@ -555,7 +555,12 @@ impl Search {
         // Edits compose with knob moves: begin where the parent stands.
         let state = self.state_mut(parent);
         let best = state.tuner.best().map(|trial| &trial.point);
-        first.extend(best.and_then(|point| carry_over(&state.source, point, &child.source)));
+        first.extend(best.and_then(|point| {
+            child
+                .source
+                .space()
+                .adopt(&state.source.space().setting(point))
+        }));
         first.extend(child.source.space().default_point());
         let broken = state.is_broken();
         let repairs = if broken {
@@ -731,17 +736,4 @@ fn points(source: &Source, settings: &[Setting]) -> Vec<Point> {
         .iter()
         .filter_map(|setting| space.point(setting).ok())
         .collect()
-}
-
-/// A parent's point in a child's space: knobs of the same name and value, defaults for the others.
-fn carry_over(parent: &Source, point: &Point, child: &Source) -> Option<Point> {
-    let setting = parent.space().setting(point);
-    let space = child.space();
-    let carried = space.knobs().iter().map(|knob| {
-        let value = setting.get(&knob.name);
-        let index = knob.values.iter().position(|own| Some(own) == value);
-        index.map_or(knob.default, |index| index as u16)
-    });
-    let carried = Point(carried.collect());
-    space.is_valid(&carried).then_some(carried)
 }

@@ -23,7 +23,7 @@ mod value;
 
 pub use engine::{NodeView, Search};
 pub use graph::{EdgeId, NodeId};
-pub use params::{SearchParams, Start, Surrogate, TunerParams};
+pub use params::{Backup, SearchParams, Start, Surrogate, TunerParams};
 pub use request::{
     Applied, ApplyError, Child, Cost, Expander, Grown, Next, Outcome, Request, Root, Ticket,
 };

@@ -11,6 +11,8 @@ pub struct SearchParams {
     /// Weight of exploration in PUCT. Rewards lie in [0, 1] and good kernels crowd near 1, so a
     /// large weight is random search: 0.03 to 0.1 for budgets up to 200.
     pub exploration: f64,
+    /// What a node is worth.
+    pub backup: Backup,
     /// A node with N visits may have up to `widening · N^widening_power` children.
     pub widening: f64,
     /// See `widening`.
@@ -49,6 +51,7 @@ impl Default for SearchParams {
     fn default() -> Self {
         Self {
             exploration: 0.3,
+            backup: Backup::Max,
             widening: 2.0,
             widening_power: 0.6,
             root_widening: 2.0,
@@ -67,6 +70,16 @@ impl Default for SearchParams {
             stop: StopRules::default(),
         }
     }
+}
+
+/// What a node is worth to the search on its way down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Backup {
+    /// The best reward here or below: only the best kernel counts.
+    Max,
+    /// The mean of all rewards here and below; kept to show what the maximum gains.
+    Mean,
 }
 
 /// How one source's knobs are tuned.

@@ -1,13 +1,14 @@
 //! Where to spend the next request: which node, and there a setting, a rewrite or the model.
 //! PUCT over max-backed-up rewards, after a short trial of every new source. It changes nothing.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::Serialize;
 
 use super::asks::{AskedHere, Asks};
 use super::graph::{EdgeId, Graph, Node, NodeId};
-use super::params::SearchParams;
+use super::params::{Backup, SearchParams};
 use super::request::Expander;
 use super::tuner::Tuner;
 use super::value::Value;
@@ -267,17 +268,11 @@ impl Policy<'_> {
             }
             let own = self.action(node, children.is_empty());
             let scale = self.params.exploration * f64::from(node.visits.max(1)).sqrt();
-            let score = |value: Option<Nanos>, visits: u32| {
-                let reward = match (value, self.best) {
-                    (Some(cost), Some(best)) => best.get() / cost.get(),
-                    (None, _) | (_, None) => 0.0,
-                };
-                reward + scale / f64::from(1 + visits)
-            };
+            let score = |worth: f64, visits: u32| worth + scale / f64::from(1 + visits);
             // Equal scores: the node itself, then the older edge.
-            let mut choice = own.map(|_| (score(node.own, node.own_visits), None));
+            let mut choice = own.map(|_| (score(self.own_worth(at), node.own_visits), None));
             for (edge, child) in children {
-                let value = score(self.graph.node(child).best, self.graph.edge(edge).visits);
+                let value = score(self.worth(child), self.graph.edge(edge).visits);
                 let better = match choice {
                     None => true,
                     Some((most, Some((other, _)))) => value > most || value == most && edge < other,
@@ -296,6 +291,49 @@ impl Policy<'_> {
                 ((_, None), None) => return None,
             }
         }
+    }
+
+    /// What a node and all below it are worth, from 0 to 1.
+    fn worth(&self, id: NodeId) -> f64 {
+        match self.params.backup {
+            Backup::Max => self.reward(self.graph.node(id).best),
+            Backup::Mean => {
+                let mut known = HashSet::from([id]);
+                let mut work = vec![id];
+                while let Some(at) = work.pop() {
+                    let below = self.graph.children(at).map(|(_, child)| child);
+                    work.extend(below.filter(|child| known.insert(*child)));
+                }
+                self.mean_reward(known.into_iter())
+            }
+        }
+    }
+
+    /// What the node's own settings are worth.
+    fn own_worth(&self, id: NodeId) -> f64 {
+        match self.params.backup {
+            Backup::Max => self.reward(self.graph.node(id).own),
+            Backup::Mean => self.mean_reward(std::iter::once(id)),
+        }
+    }
+
+    fn reward(&self, cost: Option<Nanos>) -> f64 {
+        match (cost, self.best) {
+            (Some(cost), Some(best)) => best.get() / cost.get(),
+            (None, _) | (_, None) => 0.0,
+        }
+    }
+
+    /// Over every judged setting of these nodes; 0 where there is none.
+    fn mean_reward(&self, ids: impl Iterator<Item = NodeId>) -> f64 {
+        let (mut sum, mut count) = (0.0, 0_u32);
+        for state in ids.filter_map(|id| source(self.graph.node(id))) {
+            for value in state.tuner.ranked().filter_map(|trial| trial.value) {
+                sum += self.reward(value.cost());
+                count += 1;
+            }
+        }
+        sum / f64::from(count.max(1))
     }
 
     /// The best thing to do at the node itself by expected gain over cost. `alone`: no child is open,

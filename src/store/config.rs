@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::llm::{Api, Dollars};
 use crate::propose::ProposerKind;
 use crate::search::{NodeId, SearchParams};
+use crate::source::Setting;
 use crate::units::{Digest, Nanos, SmArch};
 use crate::verdict::Baselines;
 
@@ -123,4 +124,7 @@ pub struct RootConfig {
     pub label: String,
     /// Its text, in the object store.
     pub source: Digest,
+    /// Settings to try first after its default, from an earlier run. Not in formats before 4.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub settings: Vec<Setting>,
 }

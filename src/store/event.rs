@@ -12,8 +12,9 @@ use crate::units::Digest;
 use crate::verdict::Claim;
 
 /// Version of the log's lines and of `run.toml`. 2 added [`Event::Confirmed`]
-/// and `baselines`; 3 what a model was asked and what that cost, and [`Event::Away`].
-pub const FORMAT: u32 = 3;
+/// and `baselines`; 3 what a model was asked and what that cost, and [`Event::Away`];
+/// 4 the settings that a search starts from.
+pub const FORMAT: u32 = 4;
 
 /// The oldest version that is still read.
 pub const OLDEST_FORMAT: u32 = 1;

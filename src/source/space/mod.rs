@@ -298,6 +298,18 @@ impl Space {
         Ok(point)
     }
 
+    /// The valid point that takes over what it can of a setting made elsewhere: knobs of the same name and
+    /// value, defaults for the others.
+    pub fn adopt(&self, setting: &Setting) -> Option<Point> {
+        let adopted = self.0.knobs.iter().map(|knob| {
+            let value = setting.get(&knob.name);
+            let index = knob.values.iter().position(|own| Some(own) == value);
+            index.map_or(knob.default, |index| index as u16)
+        });
+        let adopted = Point(adopted.collect());
+        self.is_valid(&adopted).then_some(adopted)
+    }
+
     /// An error that names the requirements a point breaks, where it breaks any. `what` begins the message.
     pub fn require(&self, point: &Point, what: &str) -> Result<(), SpaceError> {
         if !self.fits(point) {
