@@ -136,14 +136,13 @@ fn roots(sources: &[(String, Arc<str>)]) -> Vec<RootConfig> {
         .collect()
 }
 
-/// Gives every source the best settings of an earlier run that it can take over. With the source's default
-/// they are a whole start: as many as would else be spread over the space.
+/// Gives every source the best settings of an earlier run that it can take over.
 fn start_from(
     earlier: &Path,
     config: &mut RunConfig,
     sources: &[(String, Arc<str>)],
 ) -> anyhow::Result<()> {
-    let most = (config.search.tuner.start_points as usize).saturating_sub(1);
+    let most = config.search.carried as usize;
     let run = StoredRun::open(earlier)?;
     let mut judged: Vec<(f64, &Setting)> = run
         .lines

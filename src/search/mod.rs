@@ -2,7 +2,7 @@
 //!
 //! [`Search`] is asked for [`Request`]s and told their [`Outcome`]s. A request is either one evaluation (a
 //! setting of a node's source) or one expansion (a rewrite or a model's edit of a node's source). Across
-//! nodes it is Monte-Carlo tree search with max backup and a small exploration weight ([`graph`], policy);
+//! nodes it is Monte-Carlo tree search with max backup and a modest exploration weight ([`graph`], policy);
 //! inside a node a Gaussian process over ranks chooses settings ([`tuner`]). All numbers are in
 //! [`SearchParams`], all ends in [`StopRules`].
 //!

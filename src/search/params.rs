@@ -8,8 +8,8 @@ use super::stop::StopRules;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SearchParams {
-    /// Weight of exploration in PUCT. Rewards lie in [0, 1] and good kernels crowd near 1, so a
-    /// large weight is random search: 0.03 to 0.1 for budgets up to 200.
+    /// Weight of exploration in PUCT. Rewards lie in [0, 1] and good kernels crowd near 1, so a large
+    /// weight is taking turns; a small one never returns to a source whose first settings were bad luck.
     pub exploration: f64,
     /// What a node is worth.
     pub backup: Backup,
@@ -23,6 +23,9 @@ pub struct SearchParams {
     pub root_widening_power: f64,
     /// Settings a source gets before it is judged against others: its default may be bad luck.
     pub trial: u32,
+    /// Settings of an earlier run that a source tries first, besides its default. A few show where to
+    /// look; more would leave nothing of the start to look elsewhere.
+    pub carried: u32,
     /// How often a model may try to repair one broken source, or answer again after an unusable reply.
     pub repairs: u32,
     /// What one mechanical rewrite costs, in evaluations.
@@ -50,13 +53,14 @@ pub struct SearchParams {
 impl Default for SearchParams {
     fn default() -> Self {
         Self {
-            exploration: 0.3,
+            exploration: 0.6,
             backup: Backup::Max,
             widening: 2.0,
             widening_power: 0.6,
             root_widening: 2.0,
             root_widening_power: 0.5,
             trial: 4,
+            carried: 2,
             repairs: 2,
             rewrite_cost: 1.0,
             model_cost: 8.0,

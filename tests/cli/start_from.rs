@@ -49,7 +49,7 @@ fn the_best_settings_of_an_earlier_run_come_right_after_the_default() {
     let default = earlier[0].1.clone();
     earlier.retain(|(time, setting)| time.is_some() && *setting != default);
     earlier.sort_by(|a, b| a.0.partial_cmp(&b.0).expect("times"));
-    let best: Vec<Setting> = earlier.iter().take(5).map(|(_, s)| s.clone()).collect();
+    let best: Vec<Setting> = earlier.iter().take(2).map(|(_, s)| s.clone()).collect();
 
     let (ok, errors) =
         search("search k --device recorded:k.json --budget 20 --out b --start-from a");
@@ -59,7 +59,7 @@ fn the_best_settings_of_an_earlier_run_come_right_after_the_default() {
         .map(|(_, setting)| setting)
         .collect();
     assert_eq!(order[0], default);
-    assert_eq!(order[1..6], best);
+    assert_eq!(order[1..3], best);
 
     // The first choice of a knob is its default: where 5 is no value of `a`, 0 takes its place.
     let (ok, errors) =
@@ -76,7 +76,7 @@ fn the_best_settings_of_an_earlier_run_come_right_after_the_default() {
             setting
         })
         .collect();
-    assert!(order[1..6].iter().any(|(_, s)| taken_over.contains(s)));
+    assert!(order[1..3].iter().any(|(_, s)| taken_over.contains(s)));
     assert!(order.iter().all(|(_, s)| s["a"].to_string() != "5"));
 
     // It is stored with the run: an interrupted one goes on as it began.
