@@ -6,6 +6,10 @@ use crate::store::{Event, StoredRun};
 
 const MS_PER_MINUTE: f64 = 60_000.0;
 
+/// What is slower than this part of the slowest winner lies on the lower edge: a seed that is a thousand times
+/// slower would press everything else into one line.
+const SHOWN: f64 = 0.5;
+
 /// Runs cannot share a picture.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CurveError {
@@ -36,7 +40,7 @@ pub enum CurveError {
 /// The best so far of each run, as a speedup over what the run set its times against, by minutes since its first
 /// request.
 pub fn best_so_far(runs: &[StoredRun]) -> Result<Picture, CurveError> {
-    let curves = runs.iter().map(Curve::of).collect::<Result<Vec<_>, _>>()?;
+    let mut curves = runs.iter().map(Curve::of).collect::<Result<Vec<_>, _>>()?;
     if let Some(first) = curves.first()
         && let Some(other) = curves.iter().find(|curve| curve.label != first.label)
     {
@@ -46,6 +50,16 @@ pub fn best_so_far(runs: &[StoredRun]) -> Result<Picture, CurveError> {
             other: other.task.clone(),
             other_label: other.label,
         });
+    }
+    let description = curves
+        .iter()
+        .map(Curve::words)
+        .collect::<Vec<_>>()
+        .join("; ");
+    let winners = curves.iter().filter_map(|curve| curve.points.last());
+    let edge = SHOWN * winners.map(|(_, speedup)| *speedup).fold(1.0, f64::min);
+    for (_, speedup) in curves.iter_mut().flat_map(|curve| &mut curve.points) {
+        *speedup = speedup.max(edge);
     }
     let speedups = || curves.iter().flat_map(|curve| &curve.points);
     let longest = speedups().map(|(minutes, _)| *minutes).fold(0.0, f64::max);
@@ -61,11 +75,7 @@ pub fn best_so_far(runs: &[StoredRun]) -> Result<Picture, CurveError> {
     });
     let plot = Plot {
         title: "Best kernel so far".to_owned(),
-        description: curves
-            .iter()
-            .map(Curve::words)
-            .collect::<Vec<_>>()
-            .join("; "),
+        description,
         x: Axis {
             label: "minutes of search on the device".to_owned(),
             low: 0.0,
