@@ -4,6 +4,8 @@
 
 #[path = "sim/attention.rs"]
 mod attention;
+#[path = "sim/copies.rs"]
+mod copies;
 #[path = "sim/counts.rs"]
 mod counts;
 #[path = "sim/estimates.rs"]

@@ -10,6 +10,7 @@ use super::judge::{self, Over, Wanted};
 use super::{Exit, answer};
 use crate::cli::{EvalArgs, Global};
 use crate::evaluate::Evaluation;
+use crate::report::work;
 use crate::source::{KnobValue, Setting, Source};
 use crate::verdict::feedback;
 
@@ -57,9 +58,12 @@ pub(super) fn run(args: &EvalArgs, global: &Global) -> anyhow::Result<Exit> {
     };
     let verdict = &evaluation.verdict;
     let head = format!("{}: {}", args.file.display(), verdict.stage());
+    let profile = verdict
+        .measurement()
+        .map_or_else(String::new, |measurement| work(measurement, &text));
     answer(
         global.json,
-        format!("{head}\n{}", feedback(verdict, &text, TEXT_LIMIT)),
+        format!("{head}\n{}{profile}", feedback(verdict, &text, TEXT_LIMIT)),
         &judged,
     )?;
     Ok(if verdict.measurement().is_some() {

@@ -6,7 +6,7 @@ mod gpus;
 mod sim;
 
 pub use gpus::UnknownGpu;
-pub use sim::SimDevice;
+pub use sim::{Did, Observed, SimDevice};
 
 use std::sync::Arc;
 

@@ -19,7 +19,7 @@ pub mod verify;
 use std::sync::Arc;
 
 pub use cache::{Cached, Keyed};
-pub use pipeline::{Aim, Pipeline, Settings};
+pub use pipeline::{Aim, Pipeline, Settings, launch_names, timed_buffers};
 pub use stages::{Stage, Stages};
 
 use crate::device::RigError;

@@ -562,14 +562,14 @@ impl Ready {
 }
 
 /// What launch expressions may name: the problem's numbers and the GPU's.
-pub(super) fn names(problem: &Problem, gpu: &Gpu) -> BTreeMap<String, Value> {
+pub fn launch_names(problem: &Problem, gpu: &Gpu) -> BTreeMap<String, Value> {
     let mut names = problem.names();
     names.insert("sm_count".to_owned(), Value::Int(i64::from(gpu.sm_count)));
     names
 }
 
 /// The timed problem's buffers: inputs are made where they are read.
-pub(super) fn timed_buffers(problem: &Problem) -> Vec<Buffer> {
+pub fn timed_buffers(problem: &Problem) -> Vec<Buffer> {
     problem
         .buffers
         .iter()

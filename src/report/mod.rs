@@ -10,6 +10,7 @@ mod progress;
 mod story;
 pub mod suite;
 pub mod turns;
+mod work;
 
 pub use baselines::baselines_table;
 pub use checks::by_size;
@@ -17,3 +18,4 @@ pub use curves::{CurveError, best_so_far};
 pub use page::{PageError, RunReport, bands_picture, comparison_page};
 pub use progress::{Doing, Format, Progress, Told, opening, told};
 pub use story::{Story, Winner, setting_line};
+pub use work::work;

@@ -1,14 +1,19 @@
 //! Counts to an estimated time on a named GPU. An order among kernels, never a claim: each limit is a simple
 //! bound, their constants are global, and no task is known here.
 //!
-//! T = overhead + max(issue, arithmetic pipes, load/store unit, L2, device memory, latency, atomics), the
-//! maximum softened so that the second-worst limit still counts a little.
+//! T = launch + ‖issue, arithmetic pipes, load/store unit, shared memory, L2, device memory, latency, atomics,
+//! starting blocks‖, the norm of a power a little above 2: units overlap, but never wholly. The eight
+//! [`Constants`] are fitted; the other numbers here are facts of the hardware.
 
-use super::counts::{Counts, LineCounts};
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::counts::Counts;
 use super::machine::Launch;
 use super::memory::Touched;
-use super::mix::{Mix, Pipe, mix};
-use super::op::Program;
+use super::mix::{Pipe, mix};
+use super::op::{Op, Program};
 
 /// Facts of a GPU that the model needs.
 #[derive(Clone, Copy, Debug)]
@@ -37,52 +42,58 @@ pub struct Limits {
     pub tensor_flops: f64,
 }
 
-/// The model's constants. Set by hand from measured facts: a copy reaches about nine tenths of the bus, one
-/// 4-byte load in flight per thread at full occupancy about two thirds, a transposition with scattered stores
-/// a fifth of a tiled one, one output per thread a tenth of a good SGEMM.
-#[derive(Clone, Copy, Debug)]
+/// The model's constants, all that is fitted: to the order of measured kernels, by `benches/ordering`. No task
+/// is scored by constants that were fitted on it.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Constants {
     /// Seconds of a launch that does nothing.
     pub launch: f64,
-    /// Share of the theoretical bandwidth that reads can reach.
+    /// Share of the theoretical bandwidth of device memory, as it enters the sum.
     pub dram_efficiency: f64,
-    /// What a written byte costs in read bytes.
-    pub write_cost: f64,
     /// Seconds from a load to its data, from device memory under load.
     pub dram_latency: f64,
-    /// The same from the L2.
-    pub l2_latency: f64,
-    /// The same from the first level or from shared memory.
-    pub near_latency: f64,
-    /// L2 bytes per cycle and SM.
-    pub l2_bytes: f64,
-    /// Sectors that a partly written sector counts as.
-    pub partial_sector: f64,
-    /// Share of issue slots that real schedules fill.
-    pub issue_efficiency: f64,
     /// Cycles from an instruction to its dependent one.
     pub dependent: f64,
-    /// Atomics on one address per cycle of the L2.
-    pub atomic_rate: f64,
+    /// L2 bytes per cycle and SM; bulk copies get twice as many.
+    pub l2_bytes: f64,
+    /// Instructions, as `mix` counts them from PTX, that a scheduler issues in a cycle.
+    pub issue: f64,
+    /// Cycles that an SM takes to start a block and to end it.
+    pub block: f64,
+    /// How units overlap: the time is the norm of this power over theirs; 1 would be their sum.
+    pub overlap: f64,
 }
 
 impl Default for Constants {
+    /// Fitted on 2026-11-30 to traces of an H200.
     fn default() -> Self {
         Self {
-            launch: 1.5e-6,
-            dram_efficiency: 0.945,
-            write_cost: 1.12,
-            dram_latency: 330e-9,
-            l2_latency: 140e-9,
-            near_latency: 17e-9,
-            l2_bytes: 26.0,
-            partial_sector: 1.9,
-            issue_efficiency: 0.78,
-            dependent: 4.5,
-            atomic_rate: 0.5,
+            launch: 1.56e-6,
+            dram_efficiency: 0.91,
+            dram_latency: 450e-9,
+            dependent: 2.31,
+            l2_bytes: 32.0,
+            issue: 1.27,
+            block: 110.0,
+            overlap: 2.71,
         }
     }
 }
+
+/// Independent instructions that schedules find for a warp, at most.
+const MOST_PARALLEL: f64 = 4.0;
+/// Latency of the L2 over that of device memory.
+const L2_LATENCY: f64 = 0.5;
+/// Cycles to data in the first level or in shared memory.
+const NEAR_LATENCY: f64 = 30.0;
+/// Cycles from the last warp's arrival at a barrier until all go on at full pace.
+const BARRIER: f64 = 60.0;
+/// Steps in which the distance between a load and its use is counted.
+const AHEAD: f64 = 4.0;
+/// Atomics on one address that the L2 does in a cycle.
+const ATOMICS: f64 = 0.5;
+/// Share of further uses that miss an L2 which their buffers do not fit, at most.
+const REFETCHED: f64 = 0.1;
 
 /// What a launch was and did.
 #[derive(Clone, Copy)]
@@ -100,7 +111,7 @@ pub struct Work<'a> {
 }
 
 /// Warps that fit an SM.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Resident {
     /// Blocks of an SM.
     pub blocks: u32,
@@ -113,7 +124,7 @@ pub struct Resident {
 }
 
 /// Each limit's own time, seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Parts {
     /// Issue slots.
     pub issue: f64,
@@ -131,19 +142,23 @@ pub struct Parts {
     pub latency: f64,
     /// Atomics on one address.
     pub atomics: f64,
+    /// Starting and ending blocks.
+    pub blocks: f64,
 }
 
 impl Parts {
-    fn list(&self) -> [f64; 8] {
+    /// Each with its name.
+    pub fn named(&self) -> [(&'static str, f64); 9] {
         [
-            self.issue,
-            self.pipe,
-            self.global,
-            self.shared,
-            self.l2,
-            self.dram,
-            self.latency,
-            self.atomics,
+            ("instruction issue", self.issue),
+            ("busiest arithmetic pipe", self.pipe),
+            ("load/store unit", self.global),
+            ("shared memory", self.shared),
+            ("L2", self.l2),
+            ("device memory", self.dram),
+            ("latency", self.latency),
+            ("atomics on one address", self.atomics),
+            ("starting blocks", self.blocks),
         ]
     }
 }
@@ -209,174 +224,228 @@ pub fn resident(
     }
 }
 
-/// Estimates one launch.
-pub fn estimate(work: &Work<'_>, limits: &Limits, constants: &Constants) -> Estimate {
+/// What the model sees of a launch: all that does not depend on its constants. Sums are of an average block
+/// or warp, the bytes of the whole grid.
+#[derive(Clone, Debug, Serialize)]
+pub struct Facts {
+    /// Occupancy.
+    pub resident: Resident,
+    /// Blocks of the grid.
+    pub blocks: f64,
+    /// Whole-grid counts ÷ counted ones.
+    pub scale: f64,
+    /// Machine instructions that a block issues.
+    pub slots: f64,
+    /// Cycles of the busiest arithmetic pipe for a block.
+    pub pipe: f64,
+    /// Lines of global requests of a block.
+    pub lines: f64,
+    /// Shared-memory wavefronts of a block.
+    pub wavefronts: f64,
+    /// Sectors that a block moves from and to the L2, bulk copies left out.
+    pub sectors: f64,
+    /// Those that a store covered only in part.
+    pub partial: f64,
+    /// The same of bulk copies.
+    pub bulk: f64,
+    /// Instructions in the longest chains of dependent ones that a warp goes through.
+    pub chain: f64,
+    /// Times that a warp waits for a load out of the first level or shared memory.
+    pub near: f64,
+    /// The same from beyond the first level: how often, and how long a chain of dependent instructions stands
+    /// between the load and what wants its value.
+    pub far: Vec<(f64, f64)>,
+    /// Barriers of a block.
+    pub barriers: f64,
+    /// Bytes a warp has in flight while it waits.
+    pub in_flight: f64,
+    /// Bytes read from device memory: distinct ones.
+    pub read: f64,
+    /// Bytes written there.
+    pub written: f64,
+    /// Bytes of all buffers touched.
+    pub footprint: f64,
+    /// Atomics on the busiest address.
+    pub atomics: f64,
+    /// Bytes of partly used sectors ÷ all sectors of global requests.
+    pub wasted: f64,
+}
+
+/// Reads a launch's facts.
+pub fn facts(work: &Work<'_>, limits: &Limits) -> Facts {
     let Work {
         program,
         launch,
         counts,
         ..
     } = *work;
-    let resident = resident(limits, program, launch, work.registers);
     let total: f64 = launch.grid.iter().map(|&n| f64::from(n)).product();
-    let ran = (counts.blocks.max(1)) as f64;
-    let scale = total / ran;
+    let ran = counts.blocks.max(1) as f64;
     let threads: u32 = launch.block.iter().product();
-    let warps_per_block = f64::from(threads.div_ceil(32));
+    let warps = f64::from(threads.div_ceil(32));
     let mix = mix(program);
-
-    // The busiest SM's share of the grid, in blocks, and how full the waves are.
-    let at_once = limits.sm_count * f64::from(resident.blocks.max(1));
-    let busiest = (total / limits.sm_count).ceil();
-    let waves = (total / at_once).ceil().max(1.0);
-    let per_sm = busiest / ran;
-    let cycle = 1.0 / limits.clock;
-
-    let mut slots = 0.0;
+    let mut facts = Facts {
+        resident: resident(limits, program, launch, work.registers),
+        blocks: total,
+        scale: total / ran,
+        slots: 0.0,
+        pipe: 0.0,
+        lines: 0.0,
+        wavefronts: 0.0,
+        sectors: 0.0,
+        partial: 0.0,
+        bulk: 0.0,
+        chain: 0.0,
+        near: 0.0,
+        far: Vec::new(),
+        barriers: counts.barriers as f64 / ran,
+        in_flight: 0.0,
+        read: 0.0,
+        written: 0.0,
+        footprint: 0.0,
+        atomics: counts.hottest_atomic as f64 * total / ran,
+        wasted: 0.0,
+    };
     let mut pipes = [0.0; Pipe::COUNT];
-    let (mut lines, mut wavefronts, mut l2_sectors) = (0.0, 0.0, 0.0);
+    let mut far: BTreeMap<u64, f64> = BTreeMap::new();
     let (mut bytes, mut sectors) = (0.0, 0.0);
-    for (line, mix) in counts.by_pc.iter().zip(&mix) {
-        slots += line.warps as f64 * mix.slots;
-        if let Some(pipe) = mix.pipe {
-            pipes[pipe as usize] += line.warps as f64 * mix.pipe_uses;
-        }
-        lines += line.lines.max(line.sectors.div_ceil(4)) as f64;
-        wavefronts += line.wavefronts as f64;
-        l2_sectors += line.bulk_bytes as f64 / 32.0
-            + line.missed_sectors as f64
-            + line.partial_sectors as f64 * (constants.partial_sector - 1.0)
-            + line.local_sectors as f64;
-        if line.sectors > 0 {
-            bytes += line.bytes as f64;
-            sectors += line.sectors as f64;
-        }
-    }
-    let pipe_cycles = Pipe::ALL
-        .iter()
-        .map(|&pipe| pipes[pipe as usize] * 32.0 / pipe.lanes(limits))
-        .fold(0.0, f64::max);
-
-    let (read, written) = dram_traffic(work.touched, scale, l2_sectors * scale * 32.0, limits);
-    let dram_bytes = read + written;
-    let latency = warp_latency(
-        counts,
-        &mix,
-        ran * warps_per_block,
-        dram_bytes / (l2_sectors * scale * 32.0).max(1.0),
-        constants,
-        cycle,
-    );
-    let whole_grid = sectors * scale * 32.0;
-
-    let parts = Parts {
-        issue: slots * per_sm / 4.0 * cycle / constants.issue_efficiency,
-        pipe: pipe_cycles * per_sm * cycle / constants.issue_efficiency,
-        global: lines * per_sm * cycle,
-        shared: wavefronts * per_sm * cycle,
-        l2: l2_sectors * 32.0 * per_sm / constants.l2_bytes * cycle,
-        dram: (read + written * constants.write_cost)
-            / (limits.bandwidth * constants.dram_efficiency),
-        latency: latency.seconds * waves,
-        atomics: counts.hottest_atomic as f64 * scale / constants.atomic_rate * cycle,
-    };
-    const SOFTNESS: f64 = 6.0;
-    let soft = parts
-        .list()
-        .iter()
-        .map(|t| t.powf(SOFTNESS))
-        .sum::<f64>()
-        .powf(1.0 / SOFTNESS);
-    Estimate {
-        seconds: constants.launch + soft,
-        parts,
-        scale,
-        dram_bytes,
-        wasted: if whole_grid > 0.0 {
-            (1.0 - bytes * scale / whole_grid).max(0.0)
-        } else {
-            0.0
-        },
-        tail: waves * at_once / total,
-        in_flight: f64::from(resident.warps) * latency.bytes,
-        resident,
-    }
-}
-
-/// Device-memory bytes: distinct sectors of each buffer, never more than the buffer where its parts are
-/// shared between blocks, never more than what passes the L2.
-fn dram_traffic(touched: &[Touched], scale: f64, l2_bytes: f64, limits: &Limits) -> (f64, f64) {
-    let (mut read, mut written) = (0.0, 0.0);
-    let mut footprint = 0.0;
-    for &Touched {
-        read: r,
-        written: w,
-        size,
-    } in touched
-    {
-        let size = (size as f64 / 32.0).ceil() * 32.0;
-        read += (r as f64 * scale).min(size);
-        written += (w as f64 * scale).min(size);
-        footprint += ((r.max(w)) as f64 * scale).min(size);
-    }
-    // What does not fit the L2 is fetched again for a part of the further uses.
-    let again = (l2_bytes - read - written).max(0.0);
-    let spilled = if footprint > limits.l2 {
-        (1.0 - limits.l2 / footprint) * 0.1
-    } else {
-        0.0
-    };
-    (read + again * spilled, written)
-}
-
-struct Latency {
-    /// One warp's waiting, start to end.
-    seconds: f64,
-    /// Bytes a warp has in flight while it waits.
-    bytes: f64,
-}
-
-/// How long an average warp takes when nothing but its own dependences slows it.
-fn warp_latency(
-    counts: &Counts,
-    mix: &[Mix],
-    warps: f64,
-    dram_share: f64,
-    constants: &Constants,
-    cycle: f64,
-) -> Latency {
-    let mut seconds = 0.0;
     let (mut weighted, mut requests) = (0.0, 0.0);
-    for (line, mix) in counts.by_pc.iter().zip(mix) {
-        let times = line.warps as f64 / warps.max(1.0);
-        seconds += times * mix.slots * constants.dependent / mix.parallel.max(1.0) * cycle;
+    for (pc, (line, mix)) in counts.by_pc.iter().zip(&mix).enumerate() {
+        let times = line.warps as f64 / ran;
+        facts.slots += times * mix.slots;
+        if let Some(pipe) = mix.pipe {
+            pipes[pipe as usize] += times * mix.pipe_uses;
+        }
+        facts.lines += line.lines.max(line.sectors.div_ceil(4)) as f64 / ran;
+        facts.wavefronts += line.wavefronts as f64 / ran;
+        // What is told to leave no line in the first level finds none there.
+        let missed = if bypasses(program, pc) {
+            line.sectors
+        } else {
+            line.missed_sectors
+        };
+        facts.sectors += (missed + line.local_sectors) as f64 / ran;
+        facts.partial += line.partial_sectors as f64 / ran;
+        facts.bulk += line.bulk_bytes as f64 / 32.0 / ran;
+        facts.chain += times / warps * mix.slots / mix.parallel.clamp(1.0, MOST_PARALLEL);
         if mix.overlapped > 0.0 {
-            let each = load_latency(line, dram_share, constants);
-            seconds += times * each / mix.overlapped;
+            let waits = times / warps / mix.overlapped;
+            let missed = missed as f64 / line.sectors.max(1) as f64;
+            facts.near += waits * (1.0 - missed);
+            // Other instructions of the warp go on until the value is wanted.
+            let ahead = mix.ahead / mix.parallel.clamp(1.0, MOST_PARALLEL);
+            *far.entry((ahead / AHEAD) as u64).or_insert(0.0) += waits * missed;
             if line.sectors > 0 && line.requests > 0 {
                 weighted += line.bytes as f64 * mix.overlapped;
                 requests += line.requests as f64;
             }
         }
+        if line.sectors > 0 {
+            bytes += line.bytes as f64;
+            sectors += line.sectors as f64;
+        }
     }
-    Latency {
-        seconds,
-        bytes: if requests > 0.0 {
-            weighted / requests
-        } else {
-            0.0
-        },
+    facts.far = far
+        .into_iter()
+        .map(|(ahead, times)| (times, ahead as f64 * AHEAD))
+        .collect();
+    facts.pipe = Pipe::ALL
+        .iter()
+        .map(|&pipe| pipes[pipe as usize] * 32.0 / pipe.lanes(limits))
+        .fold(0.0, f64::max);
+    if requests > 0.0 {
+        facts.in_flight = weighted / requests;
+    }
+    if sectors > 0.0 {
+        facts.wasted = (1.0 - bytes / (sectors * 32.0)).max(0.0);
+    }
+    for touched in work.touched {
+        // Never more than the buffer, where its parts are shared between blocks.
+        let size = (touched.size as f64 / 32.0).ceil() * 32.0;
+        let whole = |bytes: u64| (bytes as f64 * facts.scale).min(size);
+        facts.read += whole(touched.read);
+        facts.written += whole(touched.written);
+        facts.footprint += whole(touched.read.max(touched.written));
+    }
+    facts
+}
+
+/// A load that leaves the first level alone.
+fn bypasses(program: &Program, pc: usize) -> bool {
+    let instr = &program.code[pc];
+    matches!(instr.op, Op::Load(_)) && {
+        let mnemonic = &program.mnemonics[usize::from(instr.mnemonic)];
+        mnemonic
+            .split('.')
+            .any(|part| part == "cg" || part == "L1::no_allocate")
     }
 }
 
-fn load_latency(line: &LineCounts, dram_share: f64, constants: &Constants) -> f64 {
-    if line.sectors == 0 {
-        return constants.near_latency;
+/// Estimates one launch.
+pub fn estimate(work: &Work<'_>, limits: &Limits, constants: &Constants) -> Estimate {
+    facts(work, limits).estimate(limits, constants)
+}
+
+impl Facts {
+    /// The launch's time.
+    pub fn estimate(&self, limits: &Limits, constants: &Constants) -> Estimate {
+        let resident = &self.resident;
+        // The busiest SM's share of the grid, in blocks, and how full the waves are.
+        let at_once = limits.sm_count * f64::from(resident.blocks.max(1));
+        let per_sm = (self.blocks / limits.sm_count).ceil();
+        let waves = (self.blocks / at_once).ceil().max(1.0);
+        let cycle = 1.0 / limits.clock;
+
+        // A sector that is written in part is fetched first.
+        let sectors = self.sectors + self.partial;
+        let through_l2 = (sectors + self.bulk) * self.blocks * 32.0;
+        // What does not fit the L2 is fetched again for a part of the further uses.
+        let again = (through_l2 - self.read - self.written).max(0.0);
+        let spilled = if self.footprint > limits.l2 {
+            (1.0 - limits.l2 / self.footprint) * REFETCHED
+        } else {
+            0.0
+        };
+        let dram_bytes = self.read + again * spilled + self.written;
+        let dram_share = (dram_bytes / through_l2.max(1.0)).min(1.0);
+        let far = constants.dram_latency * (L2_LATENCY * (1.0 - dram_share) + dram_share);
+        let exposed: f64 = self
+            .far
+            .iter()
+            .map(|(times, ahead)| times * (far - ahead * constants.dependent * cycle).max(0.0))
+            .sum();
+        let latency =
+            (self.chain * constants.dependent + self.near * NEAR_LATENCY + self.barriers * BARRIER)
+                * cycle
+                + exposed;
+        let parts = Parts {
+            issue: self.slots * per_sm / 4.0 / constants.issue * cycle,
+            pipe: self.pipe * per_sm / constants.issue * cycle,
+            global: self.lines * per_sm * cycle,
+            shared: self.wavefronts * per_sm * cycle,
+            l2: (sectors + self.bulk / 2.0) * 32.0 * per_sm / constants.l2_bytes * cycle,
+            dram: dram_bytes / (limits.bandwidth * constants.dram_efficiency),
+            latency: latency * waves,
+            atomics: self.atomics / ATOMICS * cycle,
+            blocks: per_sm * constants.block * cycle,
+        };
+        let together = parts
+            .named()
+            .iter()
+            .map(|(_, seconds)| seconds.powf(constants.overlap))
+            .sum::<f64>()
+            .powf(1.0 / constants.overlap);
+        Estimate {
+            seconds: constants.launch + together,
+            parts,
+            scale: self.scale,
+            dram_bytes,
+            wasted: self.wasted,
+            tail: waves * at_once / self.blocks,
+            in_flight: f64::from(resident.warps) * self.in_flight,
+            resident: resident.clone(),
+        }
     }
-    let missed = line.missed_sectors as f64 / line.sectors as f64;
-    let far = dram_share.min(1.0);
-    constants.near_latency * (1.0 - missed)
-        + missed * (constants.l2_latency * (1.0 - far) + constants.dram_latency * far)
 }
 
 /// fp64 lanes by architecture number: data-centre parts have them, others two an SM.

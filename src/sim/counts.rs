@@ -1,10 +1,12 @@
 //! What a launch did, instruction by instruction. Facts only; the cost model draws the conclusions.
 
+use serde::{Deserialize, Serialize};
+
 use super::float::Format;
 use super::op::{Alu, AsyncOp, AtomOp, AtomType, FloatOp, FloatUnary, Op, Operands, Pc, Program};
 
 /// Counters of one instruction.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LineCounts {
     /// Executions by warps.
     pub warps: u64,
@@ -37,7 +39,7 @@ pub struct LineCounts {
 }
 
 /// Counters of a launch.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// By instruction, in the program's order.
     pub by_pc: Vec<LineCounts>,
@@ -62,6 +64,8 @@ pub struct FlopCounts {
     pub fp64: f64,
     /// f16 and bf16.
     pub fp16: f64,
+    /// Reciprocals, roots, powers, logarithms and the like, by the special-function unit.
+    pub special: f64,
     /// bf16 on tensor cores.
     pub tensor_bf16: f64,
     /// f16 on tensor cores.
@@ -81,6 +85,7 @@ impl FlopCounts {
             ("fp32", self.fp32),
             ("fp16", self.fp16),
             ("fp64", self.fp64),
+            ("special functions", self.special),
             ("tensor bf16", self.tensor_bf16),
             ("tensor fp16", self.tensor_fp16),
             ("tensor fp8", self.tensor_fp8),
@@ -95,6 +100,7 @@ impl FlopCounts {
     pub fn add(&mut self, other: &Self, scale: f64) {
         self.fp32 += scale * other.fp32;
         self.fp16 += scale * other.fp16;
+        self.special += scale * other.special;
         self.fp64 += scale * other.fp64;
         self.tensor_bf16 += scale * other.tensor_bf16;
         self.tensor_fp16 += scale * other.tensor_fp16;
@@ -137,8 +143,8 @@ impl Counts {
         self.hottest_atomic = self.hottest_atomic.max(other.hottest_atomic);
     }
 
-    /// Additions, multiplications and fused multiply-adds (2) by unit. Minima, comparisons and
-    /// conversions are no FLOPs.
+    /// Additions, multiplications and fused multiply-adds (2) by unit, and special functions. Minima,
+    /// comparisons and conversions are no FLOPs.
     pub fn flops(&self, program: &Program) -> FlopCounts {
         let mut out = FlopCounts::default();
         for (counts, instr) in self.by_pc.iter().zip(&program.code) {
@@ -165,7 +171,12 @@ impl Counts {
                 continue;
             };
             let work = counts.threads as f64 * each;
+            let special = matches!(
+                instr.op,
+                Op::Alu(Alu::FloatUnary { .. } | Alu::PackedUnary { .. })
+            );
             match format {
+                Format::F32 | Format::F16 | Format::Bf16 if special => out.special += work,
                 Format::F32 => out.fp32 += work,
                 Format::F64 => out.fp64 += work,
                 Format::F16 | Format::Bf16 => out.fp16 += work,

@@ -3,12 +3,13 @@
 use crate::units::{Bytes, Flops};
 use crate::verdict::{Bottleneck, Diagnosis, Evidence, Occupancy};
 
-use super::cost::{Estimate, Parts, Work};
+use super::cost::{Estimate, Limits, Parts, Work};
 use super::counts::FlopCounts;
+use super::executed::executed;
 use super::op::{Op, Pc};
 
 /// Diagnoses the launch that takes longest; FLOPs and bytes are sums over all.
-pub fn diagnose(launches: &[(Work<'_>, Estimate)]) -> Option<Diagnosis> {
+pub fn diagnose(launches: &[(Work<'_>, Estimate)], limits: &Limits) -> Option<Diagnosis> {
     let (work, estimate) = launches
         .iter()
         .max_by(|a, b| a.1.seconds.total_cmp(&b.1.seconds))?;
@@ -35,6 +36,7 @@ pub fn diagnose(launches: &[(Work<'_>, Estimate)]) -> Option<Diagnosis> {
             launches.iter().map(|(_, e)| e.dram_bytes).sum::<f64>() as u64,
         )),
         target_instructions: Vec::new(),
+        executed: Some(Box::new(executed(launches, limits))),
         hardware: None,
     })
 }
@@ -60,8 +62,10 @@ fn bottleneck(work: &Work<'_>, estimate: &Estimate) -> Bottleneck {
         dram,
         latency,
         atomics,
+        blocks,
     } = estimate.parts;
     let all = [
+        (blocks, Bottleneck::Launch),
         (issue, Bottleneck::Issue),
         (pipe, Bottleneck::Compute),
         (
@@ -113,6 +117,7 @@ fn headline(estimate: &Estimate, bottleneck: Bottleneck, total: f64, launches: u
         dram,
         latency,
         atomics,
+        blocks,
     } = estimate.parts;
     let (text, advice) = match bottleneck {
         Bottleneck::MemoryBandwidth => (
@@ -186,10 +191,11 @@ fn headline(estimate: &Estimate, bottleneck: Bottleneck, total: f64, launches: u
         ),
         Bottleneck::Launch => (
             format!(
-                "estimated: most of {} is launch overhead",
-                us(estimate.seconds)
+                "estimated: most of {} is launch overhead; starting blocks takes {}",
+                us(estimate.seconds),
+                us(blocks)
             ),
-            "merge launches",
+            "fewer launches; fewer blocks that do more each",
         ),
         Bottleneck::Tensor | Bottleneck::Synchronisation => {
             (format!("estimated: {}", us(estimate.seconds)), "")

@@ -111,7 +111,7 @@ impl Default for Cursor {
 }
 
 /// Distinct 32-byte sectors of a buffer that were accessed, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Touched {
     /// Bytes of sectors read.
     pub read: u64,

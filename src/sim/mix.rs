@@ -62,6 +62,8 @@ pub(crate) struct Mix {
     pub parallel: f64,
     /// Loads under way together with this one, itself included; 0 for what is no load.
     pub overlapped: f64,
+    /// Machine instructions from a load to the first one of its basic block that wants its value, or to the end.
+    pub ahead: f64,
 }
 
 /// Costs of a program's instructions, in order.
@@ -72,7 +74,8 @@ pub(crate) fn mix(program: &Program) -> Vec<Mix> {
         for mix in &mut out[block.clone()] {
             mix.parallel = parallel;
         }
-        group_loads(program, &mut out, block);
+        group_loads(program, &mut out, block.clone());
+        look_ahead(program, &mut out, block);
     }
     out
 }
@@ -120,6 +123,31 @@ fn parallelism(program: &Program, mix: &[Mix], block: std::ops::Range<usize>) ->
     if longest > 0.0 { sum / longest } else { 1.0 }
 }
 
+/// How far ahead of its use each load stands.
+fn look_ahead(program: &Program, mix: &mut [Mix], block: std::ops::Range<usize>) {
+    let mut awaited: HashMap<u32, usize> = HashMap::new();
+    let mut since: HashMap<usize, f64> = HashMap::new();
+    let mut slots = 0.0;
+    for pc in block {
+        let depends = &program.depends[pc];
+        for register in depends.reads.iter().chain(&depends.writes) {
+            if let Some(load) = awaited.remove(register)
+                && let Some(start) = since.remove(&load)
+            {
+                mix[load].ahead = slots - start;
+            }
+        }
+        slots += mix[pc].slots;
+        if matches!(&program.code[pc].op, Op::Load(access) if counted(access)) {
+            since.insert(pc, slots);
+            awaited.extend(depends.writes.iter().map(|&register| (register, pc)));
+        }
+    }
+    for (load, start) in since {
+        mix[load].ahead = slots - start;
+    }
+}
+
 /// Loads of a basic block overlap unless one's address depends on another, or a barrier or a store that
 /// may alias stands between.
 fn group_loads(program: &Program, mix: &mut [Mix], block: std::ops::Range<usize>) {
@@ -144,6 +172,12 @@ fn group_loads(program: &Program, mix: &mut [Mix], block: std::ops::Range<usize>
                 tainted.extend(&depends.writes);
             }
             Op::Barrier(_) | Op::Atomic(_) => close(&mut group, &mut tainted, mix),
+            // It waits for those loads, and no later one passes it that may be from its place.
+            Op::Store(access) if counted(access) => {
+                if waits && group.iter().any(|&pc| may_alias(program, pc, access)) {
+                    close(&mut group, &mut tainted, mix);
+                }
+            }
             Op::Alu(_)
             | Op::StackAddress { .. }
             | Op::ReadClock { .. }
@@ -174,6 +208,17 @@ fn group_loads(program: &Program, mix: &mut [Mix], block: std::ops::Range<usize>
         }
     }
     close(&mut group, &mut tainted, mix);
+}
+
+/// Whether a load may be from where the store goes: not where it says that nobody writes there.
+fn may_alias(program: &Program, load: usize, store: &Access) -> bool {
+    let instr = &program.code[load];
+    let Op::Load(access) = &instr.op else {
+        return false;
+    };
+    let mnemonic = &program.mnemonics[usize::from(instr.mnemonic)];
+    let same = access.space == store.space || [access.space, store.space].contains(&Space::Generic);
+    same && !mnemonic.split('.').any(|part| part == "nc")
 }
 
 fn counted(access: &Access) -> bool {
@@ -245,6 +290,7 @@ fn cost(op: &Op) -> Mix {
         pipe_uses,
         parallel: 1.0,
         overlapped: 0.0,
+        ahead: 0.0,
     }
 }
 

@@ -10,6 +10,7 @@ pub mod cost;
 mod counts;
 mod decode;
 pub mod diagnosis;
+mod executed;
 mod finding;
 mod float;
 mod footprint;
@@ -22,6 +23,7 @@ mod shared;
 mod tensor_map;
 
 pub use counts::{Counts, FlopCounts, LineCounts};
+pub use executed::executed;
 pub use finding::{Finding, FindingKind};
 pub use machine::{Launch, Options, Outcome, Stop};
 pub use memory::{Generator, Initial, Memory, Touched};

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::work::Executed;
 use crate::units::{Bytes, Flops};
 
 /// A profile boiled down to what a proposer can act on.
@@ -25,6 +26,9 @@ pub struct Diagnosis {
     pub dram: Option<Bytes>,
     /// Executions per target instruction the task asked for.
     pub target_instructions: Vec<(String, u64)>,
+    /// What was executed, in total and line by line; only the simulator tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executed: Option<Box<Executed>>,
     /// What counters of the GPU said; `None` from the simulator and in traces of version 0.1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hardware: Option<Hardware>,

@@ -348,6 +348,7 @@ mod tests {
                 flops: Vec::new(),
                 dram: None,
                 target_instructions: Vec::new(),
+                executed: None,
                 hardware: None,
             }),
             checked: Vec::new(),

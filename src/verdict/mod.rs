@@ -6,6 +6,7 @@ mod claim;
 mod diagnosis;
 mod feedback;
 mod score;
+mod work;
 
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,7 @@ pub use score::{
     Audit, Denominator, InstructionScore, SPILL_ALLOWANCE, Score, Speedup, TargetShare, reward,
     spilled,
 };
+pub use work::{Executed, LineWork, Traffic, Wavefronts};
 
 use crate::units::{Bytes, Nanos};
 

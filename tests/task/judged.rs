@@ -1,5 +1,6 @@
 //! Seeds, spaces and mistakes on the simulator: what is honest passes, what is not is caught as it says.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use rand::SeedableRng;
@@ -31,7 +32,11 @@ struct Judge {
 
 impl Judge {
     fn new(task: &str) -> Self {
-        let task = Arc::new(Catalogue::embedded().task(task).unwrap());
+        Self::of(Catalogue::embedded().task(task).unwrap())
+    }
+
+    fn of(task: Task) -> Self {
+        let task = Arc::new(task);
         Self {
             verifier: Verifier::new(Arc::clone(&task), 7, 1, None),
             device: SimDevice::new(Gpu::named("H200").unwrap()),
@@ -135,11 +140,25 @@ fn needs_a_gpu(verdict: &Verdict) -> bool {
             .all(|finding| finding.code == "sim-unsupported")
 }
 
+/// Ours, and what nvcc makes of plain CUDA C: right, and nothing is found in any of them.
 #[test]
 fn seeds_and_settings_of_every_space_are_right() {
     let mut wrong = Vec::new();
-    for name in Catalogue::embedded().names().unwrap() {
-        let judge = Judge::new(&name);
+    let mut honest = 0;
+    let nvcc = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/nvcc");
+    let nvcc = Catalogue::open(Some(&nvcc)).unwrap();
+    let compiled = nvcc.suite("nvcc").unwrap().tasks;
+    let compiled = compiled.iter().map(|name| nvcc.task(name).unwrap());
+    let ours = Catalogue::embedded();
+    let ours = ours
+        .names()
+        .unwrap()
+        .into_iter()
+        .map(|name| ours.task(&name).unwrap())
+        .collect::<Vec<_>>();
+    for task in ours.into_iter().chain(compiled) {
+        let judge = Judge::of(task);
+        let name = judge.task.name.clone();
         let spaces = judge
             .task
             .spaces
@@ -155,7 +174,7 @@ fn seeds_and_settings_of_every_space_are_right() {
                     continue;
                 }
                 Some(verdict) => wrong.push(format!("{name}/{file}, default: {verdict:?}")),
-                None => {}
+                None => honest += 1,
             }
             let mut rng = rand_pcg::Pcg64::seed_from_u64(1);
             let count = if source.space().len() > 1 {
@@ -166,19 +185,26 @@ fn seeds_and_settings_of_every_space_are_right() {
             let points: Vec<Point> = (0..count)
                 .map(|_| source.space().sample(&mut rng))
                 .collect();
+            let before = wrong.len();
             wrong.par_extend(points.par_iter().filter_map(|point| {
                 let verdict = judge.verify(Depth::Brief, &source, point)?;
                 let setting = source.space().setting(point);
                 Some(format!("{name}/{file} {setting:?}: {verdict:?}"))
             }));
+            honest += points.len() - (wrong.len() - before);
         }
     }
+    println!(
+        "{honest} honest kernels, something found in {}",
+        wrong.len()
+    );
     assert!(
         wrong.is_empty(),
         "{} wrong, first:\n{}",
         wrong.len(),
         wrong[0]
     );
+    assert!(honest >= 40, "{honest} honest kernels are too few");
 }
 
 /// Those that only the whole judge sees (refused, too slow, void) are judged where it is tested.

@@ -201,6 +201,7 @@ mod tests {
             flops: units(&[("fp32", flops)]),
             dram: Some(Bytes(moved)),
             target_instructions: Vec::new(),
+            executed: None,
             hardware: None,
         };
         let sum = work(1e9, 1e9, 4_000_000_000);

@@ -76,6 +76,9 @@ impl Pipeline {
         warnings.extend(seen.sanitised.warnings);
         let diagnosis = timed.diagnosis.map(|diagnosis| Diagnosis {
             evidence: self.evidence(diagnosis.evidence, time, source_line),
+            executed: diagnosis
+                .executed
+                .map(|executed| Box::new(executed.in_source(source_line))),
             ..diagnosis
         });
         let void = audited.void;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Pipeline, mapped, names};
+use super::{Pipeline, launch_names, mapped};
 use crate::evaluate::limits;
 use crate::evaluate::ptxas::in_source;
 use crate::ptx::ir::Module;
@@ -54,7 +54,7 @@ impl Pipeline {
         let plans = self
             .sizes
             .iter()
-            .map(|problem| candidate.plan(&names(problem, self.gpu())))
+            .map(|problem| candidate.plan(&launch_names(problem, self.gpu())))
             .collect::<Result<Vec<LaunchPlan>, SourceError>>()
             .map_err(|error| unrenderable(error.diagnostics))?;
         let launches = launch_errors(&module, &plans);

@@ -64,6 +64,7 @@ pub fn diagnose(profile: &Profile, gpu: &Gpu, targets: &[&str]) -> Diagnosis {
             .iter()
             .filter_map(|name| Some(((*name).to_owned(), profile.executed(name)?)))
             .collect(),
+        executed: None,
         hardware: Some(Hardware {
             dram_read: profile.dram_read(),
             l1_hit: ratio(profile.sum(|l| l.global_loads.hits), loads),

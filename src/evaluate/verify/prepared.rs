@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Verifier;
 use super::run::bytes_of;
 use crate::device::{Buffer, Contents, Device, Ended, Job, RigError, Sampled};
-use crate::evaluate::pipeline::names;
+use crate::evaluate::pipeline::launch_names;
 use crate::evaluate::ptxas::Assembly;
 use crate::source::Source;
 use crate::task::reference::{Elements, Expected, expected};
@@ -112,7 +112,7 @@ impl Verifier {
             .module
             .as_ref()
             .map_err(|error| broken(error.to_string()))?;
-        let names = names(problem, device.gpu());
+        let names = launch_names(problem, device.gpu());
         let plan = candidate
             .plan(&names)
             .map_err(|error| broken(error.to_string()))?;

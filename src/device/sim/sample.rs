@@ -1,0 +1,234 @@
+//! Which blocks run: all of them where outputs are wanted, a few that stand for the grid where a time is.
+
+use serde::{Deserialize, Serialize};
+
+use crate::sim::cost::{Work, resident};
+use crate::sim::{self, Counts, Options, Outcome, Program, Stop, Touched};
+
+use super::super::{Job, Timing};
+use super::prepare::{Prepared, Refusal};
+use super::{SimDevice, diagnostics};
+
+/// Least instruction budget of a launch that is checked, in warp instructions.
+const LEAST_BUDGET: u64 = 50_000_000;
+/// Budget of each warp of the grid beyond it.
+const WARP_BUDGET: u64 = 20_000;
+/// Budget of the blocks that are sampled to estimate a time.
+const TIMING_BUDGET: u64 = 400_000_000;
+/// Blocks that stand for a grid.
+const SAMPLED_BLOCKS: u64 = 4;
+/// First-level cache of an SM beyond its largest shared memory, bytes.
+const CACHE_BEYOND_SHARED: u64 = 28 * 1024;
+
+/// A launch, and what the blocks that stand for it did.
+pub struct Observed {
+    /// The kernel's name.
+    pub entry: String,
+    /// The kernel.
+    pub program: Program,
+    /// Geometry.
+    pub launch: sim::Launch,
+    /// Registers a thread, where known.
+    pub registers: Option<u32>,
+    /// What its blocks did.
+    pub did: Did,
+}
+
+/// What the blocks that stand for a launch did.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Did {
+    /// Instruction by instruction.
+    pub counts: Counts,
+    /// To each buffer.
+    pub touched: Vec<Touched>,
+}
+
+impl Observed {
+    /// For the cost model.
+    pub fn work(&self) -> Work<'_> {
+        Work {
+            program: &self.program,
+            launch: &self.launch,
+            registers: self.registers,
+            counts: &self.did.counts,
+            touched: &self.did.touched,
+        }
+    }
+}
+
+impl SimDevice {
+    /// Runs the blocks that stand for each launch of a job. `Err`: it ended otherwise.
+    pub fn observe(&self, job: &Job<'_>) -> Result<Vec<Observed>, Timing> {
+        match self.observe_blocks(job, false) {
+            // Blocks that wait for each other: all must run.
+            Err(Timing::Hung(_)) => self.observe_blocks(job, true),
+            observed => observed,
+        }
+    }
+
+    /// The same, but runs every block of a grid that is resident at once: what its blocks do may differ.
+    pub fn observe_whole(&self, job: &Job<'_>) -> Result<Vec<Observed>, Timing> {
+        self.observe_blocks(job, true)
+    }
+
+    /// The same from what was seen earlier of the same job; nothing runs.
+    pub fn recall(&self, job: &Job<'_>, seen: Vec<Did>) -> Result<Vec<Observed>, Timing> {
+        let prepared = self.prepare(job).map_err(refused)?;
+        Ok(observed(prepared, seen))
+    }
+
+    fn observe_blocks(&self, job: &Job<'_>, whole: bool) -> Result<Vec<Observed>, Timing> {
+        let mut prepared = self.prepare(job).map_err(refused)?;
+        let mut seen = Vec::with_capacity(prepared.launches.len());
+        for (entry, launch, registers) in &prepared.launches {
+            let program = &prepared.programs[entry];
+            let options = self.sampling(program, launch, *registers, whole);
+            prepared.memory.forget_touched();
+            let Outcome { stop, counts, .. } =
+                sim::launch(program, &mut prepared.memory, launch, &options);
+            match stop {
+                None => {}
+                Some(Stop::Fault(finding)) => {
+                    return Err(Timing::Faulted(diagnostics(vec![finding])));
+                }
+                Some(Stop::Hung(findings)) => return Err(Timing::Hung(diagnostics(findings))),
+            }
+            seen.push(Did {
+                counts,
+                touched: prepared.memory.touched(),
+            });
+        }
+        Ok(observed(prepared, seen))
+    }
+
+    pub(super) fn options(
+        &self,
+        program: &Program,
+        launch: &sim::Launch,
+        registers: Option<u32>,
+    ) -> Options {
+        let resident = resident(&self.limits(), program, launch, registers);
+        let threads: u64 = launch.block.iter().map(|&n| u64::from(n)).product();
+        let blocks: u64 = launch.grid.iter().map(|&n| u64::from(n)).product();
+        Options {
+            checks: true,
+            budget: (blocks * threads.div_ceil(32))
+                .saturating_mul(WARP_BUDGET)
+                .max(LEAST_BUDGET),
+            sm_count: self.gpu.sm_count,
+            resident_blocks: resident.blocks.saturating_mul(self.gpu.sm_count),
+            blocks: None,
+            cache_bytes: None,
+            skip_products: false,
+            registers,
+        }
+    }
+
+    /// Options to run a few blocks that stand for the grid.
+    ///
+    /// With `whole`, a grid that is resident at once runs all of its blocks: they may wait for each other.
+    fn sampling(
+        &self,
+        program: &Program,
+        launch: &sim::Launch,
+        registers: Option<u32>,
+        whole: bool,
+    ) -> Options {
+        let full = self.options(program, launch, registers);
+        let resident = resident(&self.limits(), program, launch, registers)
+            .blocks
+            .max(1);
+        let blocks: u64 = launch.grid.iter().map(|&n| u64::from(n)).product();
+        let shared =
+            u64::from(program.static_shared() + launch.dynamic_shared) * u64::from(resident);
+        let cache = (self.gpu.smem_per_sm.0 + CACHE_BEYOND_SHARED).saturating_sub(shared)
+            / u64::from(resident);
+        let at_once = whole && blocks <= u64::from(full.resident_blocks);
+        let sample = if blocks <= SAMPLED_BLOCKS || at_once {
+            (0..blocks).collect()
+        } else {
+            standing_for(launch.grid)
+        };
+        Options {
+            checks: false,
+            skip_products: true,
+            budget: TIMING_BUDGET,
+            blocks: Some(sample),
+            cache_bytes: Some(cache),
+            ..full
+        }
+    }
+}
+
+fn refused(refusal: Refusal) -> Timing {
+    match refusal {
+        Refusal::Unsupported(findings) => Timing::Faulted(diagnostics(findings)),
+        Refusal::DoesNotFit(message) => Timing::Refused(message),
+    }
+}
+
+fn observed(prepared: Prepared, seen: Vec<Did>) -> Vec<Observed> {
+    let Prepared {
+        programs, launches, ..
+    } = prepared;
+    std::iter::zip(launches, seen)
+        .map(|((entry, launch, registers), did)| Observed {
+            program: programs[&entry].clone(),
+            entry,
+            launch,
+            registers,
+            did,
+        })
+        .collect()
+}
+
+/// Blocks that stand for a grid too large to run.
+fn standing_for(grid: [u32; 3]) -> Vec<u64> {
+    let columns = u64::from(grid[0]);
+    let rows = u64::from(grid[1]) * u64::from(grid[2]);
+    // Near the middles of equal parts: neither the first nor a ragged last one stands for the rest, and no
+    // two at a distance that a power of two or a grid's width divides.
+    let near_middle = |part: u64, of: u64| {
+        let reach = of / (4 * SAMPLED_BLOCKS) + 1;
+        let middle = of * (2 * part + 1) / (2 * SAMPLED_BLOCKS);
+        middle + (part + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) % reach
+    };
+    let parts = 0..SAMPLED_BLOCKS;
+    if columns < SAMPLED_BLOCKS || rows < SAMPLED_BLOCKS {
+        return parts
+            .map(|part| near_middle(part, columns * rows))
+            .collect();
+    }
+    // Work may grow along a row of blocks, as under a causal mask, or from row to row: one in each part of both.
+    parts
+        .map(|row| {
+            let column = (2 * row + 1) % (SAMPLED_BLOCKS + 1);
+            near_middle(row, rows) * columns + near_middle(column, columns)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_that_stand_for_a_grid_stand_for_its_columns_and_rows() {
+        let grid = [64, 192, 1];
+        let blocks = standing_for(grid);
+        let mean = |of: &dyn Fn(u64) -> u64| {
+            blocks.iter().map(|block| of(*block) as f64).sum::<f64>() / blocks.len() as f64
+        };
+        let near = |mean: f64, half: f64| (mean / half - 1.0).abs() <= 1.0 / 8.0;
+        assert!(near(mean(&|block| block % 64), 32.0), "{blocks:?}");
+        assert!(near(mean(&|block| block / 64), 96.0), "{blocks:?}");
+        for grid in [[7, 1, 1], [1 << 20, 1, 1], [2, 9, 9], [5, 2, 2]] {
+            let total = grid.iter().map(|&n| u64::from(n)).product();
+            let mut blocks = standing_for(grid);
+            blocks.sort_unstable();
+            blocks.dedup();
+            assert_eq!(blocks.len() as u64, SAMPLED_BLOCKS, "{grid:?}");
+            assert!(blocks.iter().all(|block| *block < total), "{grid:?}");
+        }
+    }
+}
