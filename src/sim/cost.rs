@@ -420,7 +420,7 @@ impl Facts {
                 + exposed;
         let parts = Parts {
             issue: self.slots * per_sm / 4.0 / constants.issue * cycle,
-            pipe: self.pipe * per_sm / constants.issue * cycle,
+            pipe: self.pipe * per_sm * cycle,
             global: self.lines * per_sm * cycle,
             shared: self.wavefronts * per_sm * cycle,
             l2: (sectors + self.bulk / 2.0) * 32.0 * per_sm / constants.l2_bytes * cycle,
