@@ -46,8 +46,10 @@ struct Counters {
     bulk_written: f64,
 }
 
+type Of = fn(&Counters) -> f64;
+
 /// What is compared, and how far the two may be apart.
-const COMPARED: [(&str, fn(&Counters) -> f64, f64); 8] = [
+const COMPARED: [(&str, Of, f64); 8] = [
     ("FLOPs, fp32", |c| c.fp32, 0.01),
     ("FLOPs, tensor", |c| c.tensor, 0.01),
     ("sectors loaded", |c| c.load_sectors, 0.02),
