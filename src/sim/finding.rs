@@ -35,6 +35,8 @@ pub enum FindingKind {
     MissingBarrier,
     /// Asynchronous work reads what ordinary code wrote, with no proxy fence between.
     MissingProxyFence,
+    /// A product is issued after its registers were written, with no `wgmma.fence` between.
+    MissingProductFence,
     /// An mbarrier is used by asynchronous work before its initialisation was made known to it.
     MissingInitFence,
     /// A result of asynchronous work is used before it was waited for.
@@ -71,6 +73,7 @@ impl FindingKind {
             Self::UninitialisedRead => "uninitialised-read",
             Self::MissingBarrier => "missing-barrier",
             Self::MissingProxyFence => "missing-proxy-fence",
+            Self::MissingProductFence => "missing-wgmma-fence",
             Self::MissingInitFence => "missing-init-fence",
             Self::AsyncNotWaited => "not-waited-for",
             Self::EarlyRelease => "early-release",
@@ -93,6 +96,7 @@ impl FindingKind {
             self,
             Self::MissingBarrier
                 | Self::MissingProxyFence
+                | Self::MissingProductFence
                 | Self::MissingInitFence
                 | Self::AsyncNotWaited
                 | Self::EarlyRelease

@@ -196,6 +196,14 @@ const PLANTED: &[Planted] = &[
         other: "",
     },
     Planted {
+        mistake: "an accumulator cleared with no fence before the product",
+        text: "wgmma.fence.sync.aligned;",
+        by: "mov.f32 %d0, 0f00000000;",
+        found: FindingKind::MissingProductFence,
+        at: "wgmma.mma_async",
+        other: "mov.f32 %d0",
+    },
+    Planted {
         mistake: "a product in a branch that one warp does not take",
         text: "wgmma.fence.sync.aligned;",
         by: "setp.eq.u32 %p1, %tx, 200;\n\t@%p1 bra $skip;\n\twgmma.fence.sync.aligned;",

@@ -2,6 +2,7 @@
 //! operand checked against its instruction. What the machine cannot do is said here, with the line, and
 //! never later.
 
+mod fences;
 mod instruction;
 mod operand;
 mod symbols;
@@ -137,7 +138,9 @@ impl<'m> Decoder<'m> {
         }
         let bounds = bounds(kernel);
         let asynchronous = (self.code.iter()).any(|instr| matches!(instr.op, Op::Async(_)));
+        let unfenced = fences::unfenced(&self.code, &self.depends);
         Ok(Program {
+            unfenced,
             entry_name: entry.to_owned(),
             code: std::mem::take(&mut self.code),
             depends: std::mem::take(&mut self.depends),

@@ -1,5 +1,7 @@
 //! A decoded kernel: its instructions, frames, parameters and variables.
 
+use std::collections::BTreeMap;
+
 use super::{Op, Pc, Pred, Reg};
 
 /// One kernel of a module, ready to run.
@@ -8,6 +10,8 @@ pub struct Program {
     pub(crate) entry_name: String,
     pub(crate) code: Vec<Instr>,
     pub(crate) depends: Vec<Depends>,
+    /// Products that a write of their registers may precede with no fence between, and that write.
+    pub(crate) unfenced: BTreeMap<Pc, Pc>,
     pub(crate) functions: Vec<FrameLayout>,
     pub(crate) mnemonics: Vec<String>,
     pub(crate) params: Vec<ParamInfo>,

@@ -119,6 +119,16 @@ impl Block {
             let message = "a warpgroup of four whole warps must execute it together";
             return Err(fault(env, at.pc, FindingKind::DivergentBarrier, message));
         }
+        if env.options.checks
+            && let Some(&write) = env.program.unfenced.get(&at.pc)
+        {
+            env.report(FindingKind::MissingProductFence, at.pc, Some(write), |_| {
+                (
+                    "uses registers that were written before it, with no `wgmma.fence` between".into(),
+                    "put `wgmma.fence.sync.aligned;` after the last write of accumulators and of A's registers".into(),
+                )
+            });
+        }
         let columns = usize::from(product.columns);
         let factors = if env.options.skip_products {
             None
