@@ -420,7 +420,12 @@ fn compare(world: &Arc<World>, quality: Quality, seeds: u64) -> Outcome<Comparis
     config.baseline = None;
     config.baselines = None;
     config.model = None;
-    config.search = SearchParams::default();
+    // one request after the other, as the methods it is compared with have them
+    config.search = SearchParams {
+        window: 1,
+        model_window: 1,
+        ..SearchParams::default()
+    };
     let budget = Budget {
         evaluations: Some(BUDGET),
         // the scripted model charges one for a reply

@@ -12,6 +12,12 @@ const IMAGINED: f64 = 2.0;
 /// Weight of what was seldom asked, in average gains.
 const EXPLORATION: f64 = 0.3;
 
+/// Replies of each sort, all alike, that the chances of a repair and of a fresh edit begin with.
+const IMAGINED_REPLIES: f64 = 4.0;
+/// A broken source is given up where a repair ends in a valid one so much more rarely than a fresh edit does: its
+/// idea is there already, so that one repair is worth more than one edit.
+const REPAIR_WORTH: f64 = 2.0;
+
 /// The kinds that a working source leaves a choice between; a broken one is repaired.
 const OPEN: [Ask; 4] = [
     Ask::KnobChange,
@@ -34,6 +40,12 @@ struct Record {
     gain: f64,
     /// Sum of what the answers cost.
     cost: f64,
+    /// Answers whose end is known: judged, or no edit at all.
+    ended: u32,
+    /// Those that were valid.
+    valid: u32,
+    /// Those that gained.
+    gainful: u32,
 }
 
 /// How often each kind was asked of one node.
@@ -93,6 +105,37 @@ impl Asks {
 
     pub(super) fn gained(&mut self, ask: Ask, gain: f64) {
         self.0[ask as usize].gain += gain;
+        self.0[ask as usize].gainful += u32::from(gain > 0.0);
+    }
+
+    /// What became of an answer.
+    pub(super) fn ended(&mut self, ask: Ask, valid: bool) {
+        self.0[ask as usize].ended += 1;
+        self.0[ask as usize].valid += u32::from(valid);
+    }
+
+    /// What an answer gains that gains at all, as a fraction of the parent's cost; `before` is believed before any
+    /// did.
+    pub(super) fn typical_gain(&self, before: f64) -> f64 {
+        let gainful: u32 = self.0.iter().map(|record| record.gainful).sum();
+        let gain: f64 = self.0.iter().map(|record| record.gain).sum();
+        (IMAGINED * before + gain) / (IMAGINED + f64::from(gainful))
+    }
+
+    /// Whether a broken source is worth another repair: as long as a repair is about as likely to end in a valid
+    /// source as a fresh edit is.
+    pub(super) fn repair_pays(&self) -> bool {
+        let repairs = self.0[Ask::Repair as usize];
+        let edits =
+            [Ask::LocalEdit, Ask::Restructure, Ask::NewKnob].map(|ask| self.0[ask as usize]);
+        let ended: u32 = edits.iter().map(|record| record.ended).sum();
+        let valid: u32 = edits.iter().map(|record| record.valid).sum();
+        let all = f64::from(repairs.ended + ended);
+        let alike = f64::from(repairs.valid + valid) / all.max(1.0);
+        let chance = |valid: u32, ended: u32| {
+            (IMAGINED_REPLIES * alike + f64::from(valid)) / (IMAGINED_REPLIES + f64::from(ended))
+        };
+        REPAIR_WORTH * chance(repairs.valid, repairs.ended) >= chance(valid, ended)
     }
 
     /// A request that got no answer and cost nothing that can be judged.
@@ -194,6 +237,28 @@ mod tests {
             asks.choose(None, &NOTHING_HERE, 0.1, false),
             Ask::KnobChange
         );
+    }
+
+    #[test]
+    fn repairs_go_on_while_they_are_about_as_likely_to_succeed_as_a_fresh_edit() {
+        let after = |edits: (u32, u32), repairs: (u32, u32)| {
+            let mut asks = Asks::default();
+            for (ask, (valid, broken)) in [(Ask::LocalEdit, edits), (Ask::Repair, repairs)] {
+                (0..valid).for_each(|_| asks.ended(ask, true));
+                (0..broken).for_each(|_| asks.ended(ask, false));
+            }
+            asks.repair_pays()
+        };
+        for (edits, repairs, pays) in [
+            ((0, 0), (0, 0), true),
+            ((0, 9), (0, 9), true),
+            ((5, 5), (0, 2), true),
+            ((5, 5), (0, 12), false),
+            ((5, 5), (3, 7), true),
+            ((1, 9), (4, 6), true),
+        ] {
+            assert_eq!(after(edits, repairs), pays, "{edits:?} {repairs:?}");
+        }
     }
 
     #[test]

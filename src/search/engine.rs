@@ -188,7 +188,7 @@ impl Search {
             }
             (Flight::Expansion { node, by, ask }, Outcome::ExpandFailed { cost, .. }) => {
                 self.answered(by, ask, *cost);
-                self.expand_failed(node, by);
+                self.expand_failed(node, by, ask);
                 Applied::default()
             }
             (Flight::Expansion { node, by, ask }, Outcome::Unavailable { passing, .. }) => {
@@ -279,7 +279,7 @@ impl Search {
                     (
                         (&state.label, state.source.digest(), state.tuner.state()),
                         (state.valid, state.origin, state.rewrites, state.model),
-                        (state.repairs, state.tune_gain, state.limit),
+                        (state.repairs, state.granted, state.tune_gain, state.limit),
                         (state.asked_here, &state.guesses),
                     )
                 });
@@ -337,11 +337,26 @@ impl Search {
             }
             let admitted = given - self.waiting.len();
             if let Some(choice) = self.policy().descend(admitted) {
-                return Some(choice);
+                return Some(self.granted(choice));
             }
             // Nothing to do among those admitted: the cap must not end the search.
             self.on_trial.push_back(self.waiting.pop_front()?);
         }
+    }
+
+    /// The way down decides whether to expand; about which source a model is asked is a question of its own.
+    fn granted(
+        &mut self,
+        (path, end, action): (Vec<EdgeId>, NodeId, Action),
+    ) -> (Vec<EdgeId>, NodeId, Action) {
+        let Action::Expand(by) = action else {
+            return (path, end, action);
+        };
+        let state = self.state_mut(end);
+        state.granted += 1;
+        let elsewhere = by == Expander::Model && !state.is_broken();
+        let about = elsewhere.then(|| self.policy().ask_about()).flatten();
+        (path, about.unwrap_or(end), action)
     }
 
     fn dispatch(&mut self, path: &[EdgeId], node: NodeId, action: Action) -> Request {
@@ -477,6 +492,10 @@ impl Search {
                 (None, _) | (_, None) => 0.0,
             };
             self.learn_gain(origin.by, origin.ask, gain);
+            if let Some(ask) = origin.ask {
+                let valid = self.state_mut(id).valid > 0;
+                self.learn_end(ask, valid);
+            }
         }
         if let Some(gain) = guessed {
             self.expanders.asks.gained(Ask::KnobChange, gain);
@@ -526,7 +545,7 @@ impl Search {
             expander.in_flight = false;
             self.refresh(id);
         } else {
-            self.expand_failed(id, by);
+            self.expand_failed(id, by, ask);
         }
         Applied {
             best: false,
@@ -553,6 +572,7 @@ impl Search {
             };
         }
         // Edits compose with knob moves: begin where the parent stands.
+        let fresh = self.params.repairs;
         let state = self.state_mut(parent);
         let best = state.tuner.best().map(|trial| &trial.point);
         first.extend(best.and_then(|point| {
@@ -563,15 +583,19 @@ impl Search {
         }));
         first.extend(child.source.space().default_point());
         let broken = state.is_broken();
-        let repairs = if broken {
-            state.repairs
-        } else {
-            self.params.repairs
+        let repairs = match broken {
+            true => std::mem::take(&mut state.repairs),
+            false => fresh,
         };
+        // what a repair gains shows against the source that was edited when it broke
+        let edited = state.origin.filter(|_| broken);
         let origin = Origin {
             by,
             ask,
-            parent_best: self.graph.node(parent).own,
+            parent_best: match edited {
+                Some(edited) => edited.parent_best,
+                None => self.graph.node(parent).own,
+            },
             credited: false,
         };
         let (label, source) = (child.label.clone(), Arc::clone(&child.source));
@@ -580,7 +604,7 @@ impl Search {
         Grown::New { node }
     }
 
-    fn expand_failed(&mut self, id: NodeId, by: Expander) {
+    fn expand_failed(&mut self, id: NodeId, by: Expander, ask: Option<Ask>) {
         let patience = self.params.repairs;
         let expander = self.state_mut(id).expander_mut(by);
         expander.in_flight = false;
@@ -588,7 +612,19 @@ impl Search {
         // Rewrites end by themselves; a model is given up after some repairs.
         expander.closed |= by == Expander::Model && expander.failures > patience;
         self.learn_gain(by, None, 0.0);
+        if let Some(ask) = ask {
+            self.learn_end(ask, false);
+        }
         self.refresh(id);
+    }
+
+    /// An answer ended, as a valid source or not; whether repairs pay may change with it.
+    fn learn_end(&mut self, ask: Ask, valid: bool) {
+        let paid = self.expanders.asks.repair_pays();
+        self.expanders.asks.ended(ask, valid);
+        if paid != self.expanders.asks.repair_pays() {
+            self.refresh_all();
+        }
     }
 
     fn unavailable(&mut self, id: NodeId, by: Expander, ask: Option<Ask>, passing: bool) {
@@ -686,6 +722,7 @@ impl Search {
             rewrites: Default::default(),
             model: Default::default(),
             repairs: made.map_or(0, |(_, repairs)| repairs),
+            granted: 0,
             tune_gain: self.params.tune_gain,
             limit: None,
             asked_here: Default::default(),

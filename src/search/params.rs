@@ -26,7 +26,8 @@ pub struct SearchParams {
     /// Settings of an earlier run that a source tries first, besides its default. A few show where to
     /// look; more would leave nothing of the start to look elsewhere.
     pub carried: u32,
-    /// How often a model may try to repair one broken source, or answer again after an unusable reply.
+    /// How often in a row a model may try to repair what it broke, or answer again after an unusable reply: as many
+    /// turns as benchmarks of models give it.
     pub repairs: u32,
     /// What one mechanical rewrite costs, in evaluations.
     pub rewrite_cost: f64,
@@ -61,7 +62,7 @@ impl Default for SearchParams {
             root_widening_power: 0.5,
             trial: 4,
             carried: 2,
-            repairs: 2,
+            repairs: 8,
             rewrite_cost: 1.0,
             model_cost: 8.0,
             model_window: 2,

@@ -17,6 +17,9 @@ use crate::source::{Point, Source};
 use crate::units::Nanos;
 use crate::verdict::Bottleneck;
 
+/// Requests to the model about one source after which the next is believed to gain half as much as the first.
+const FRUITLESS: f64 = 8.0;
+
 /// What a node of the graph holds.
 #[derive(Clone, Debug)]
 pub(super) enum Content {
@@ -38,8 +41,11 @@ pub(super) struct SourceState {
     pub(super) origin: Option<Origin>,
     pub(super) rewrites: ExpanderState,
     pub(super) model: ExpanderState,
-    /// How many more repairs a model may try, should this source be broken.
+    /// How many more repairs a model may try, should this source be broken. A repair that is broken too takes
+    /// over what is left: repairs are a chain, each told how the one before failed.
     pub(super) repairs: u32,
+    /// How often the way down ended here with an expansion, whatever source that was then asked about.
+    pub(super) granted: u32,
     /// What one more setting is believed to gain, as a fraction of the cost.
     pub(super) tune_gain: f64,
     /// What limits its best setting.
@@ -201,7 +207,11 @@ impl SourceState {
         let by_model = self
             .origin
             .is_some_and(|origin| origin.by == Expander::Model);
-        by_model && self.is_broken() && self.repairs > 0 && self.answers(Expander::Model, expanders)
+        by_model
+            && self.is_broken()
+            && self.repairs > 0
+            && expanders.asks.repair_pays()
+            && self.answers(Expander::Model, expanders)
     }
 
     fn can_expand(&self, by: Expander, expanders: &Expanders) -> bool {
@@ -241,6 +251,31 @@ impl Policy<'_> {
         }
         let on_trial = node.own_visits < self.params.trial && state.can_tune(self.params);
         on_trial.then_some(Action::Tune)
+    }
+
+    /// The source that the model is best asked about, once the way down says that it is to be asked: where an edit
+    /// is expected to improve on the best the most. An edit gains about as much of its parent's cost as those before
+    /// it did, so a source far behind the best must do without; and one that was asked about often has less to give.
+    pub(super) fn ask_about(&self) -> Option<NodeId> {
+        let best = self.best?;
+        let gain = self.expanders.asks.typical_gain(self.params.model_gain);
+        let mut choice: Option<(f64, NodeId)> = None;
+        for id in self.graph.ids() {
+            let node = self.graph.node(id);
+            let (Some(state), Some(own)) = (source(node), node.own) else {
+                continue;
+            };
+            if !state.can_expand(Expander::Model, self.expanders) {
+                continue;
+            }
+            let behind = 1.0 - best.get() / own.get();
+            let asked = f64::from(state.model.asked);
+            let expected = (-behind / gain).exp() * FRUITLESS / (FRUITLESS + asked);
+            if choice.is_none_or(|(most, _)| expected > most) {
+                choice = Some((expected, id));
+            }
+        }
+        choice.map(|(_, id)| id)
     }
 
     /// How many of the given sources may be open after `visits` requests.
@@ -341,8 +376,7 @@ impl Policy<'_> {
     fn action(&self, node: &Node<Content>, alone: bool) -> Option<Action> {
         let state = source(node)?;
         let cap = self.params.widening * f64::from(node.visits).powf(self.params.widening_power);
-        let asked = f64::from(state.rewrites.asked + state.model.asked);
-        let may_widen = alone || asked < cap;
+        let may_widen = alone || f64::from(state.granted) < cap;
         let (params, expanders) = (self.params, self.expanders);
         let options = [
             (Action::Tune, state.can_tune(params), state.tune_gain),
