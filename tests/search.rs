@@ -486,23 +486,69 @@ fn a_broken_edit_is_repaired_so_often_and_then_left() {
         ("m1", &["m2"]),
         ("m2", &["m3"]),
     ];
-    let mut search = Search::new(
-        SearchParams::default(),
-        1,
-        vec![root("seed", &single("s"))],
-        &[Expander::Model],
-    );
+    let params = SearchParams {
+        repairs: 2,
+        ..SearchParams::default()
+    };
+    let roots = vec![root("seed", &single("s"))];
+    let mut search = Search::new(params, 1, roots, &[Expander::Model]);
     let (reason, _) = drive(&mut search, scripted(edits, &times));
     assert_eq!(reason, StopReason::Exhausted);
     let labels: Vec<&str> = search.nodes().map(|node| node.label).collect();
-    assert_eq!(labels, ["seed", "m", "m1", "m2"], "two repairs by default");
+    assert_eq!(labels, ["seed", "m", "m1", "m2"]);
+}
+
+#[test]
+fn repairs_are_a_chain_and_the_model_is_asked_where_an_edit_promises_most() {
+    let params = SearchParams {
+        window: 1,
+        model_window: 1,
+        ..budget(60)
+    };
+    let roots = vec![root("seed", &single("s"))];
+    let mut search = Search::new(params, 1, roots, &[Expander::Model]);
+    let mut asked: Vec<NodeId> = Vec::new();
+    // the first edit is broken three times over and then much better; all others are well behind it
+    drive(&mut search, |search, request| match request {
+        Request::Evaluate { ticket, node, .. } => Outcome::Evaluated {
+            ticket: *ticket,
+            value: match node.0 {
+                1 => valid(9.0),
+                2..=4 => Value::Failed,
+                5 => valid(3.0),
+                _ => valid(5.0),
+            },
+            limit: None,
+        },
+        Request::Expand { ticket, node, .. } => {
+            asked.push(*node);
+            let name = format!("n{}", search.nodes().count());
+            Outcome::Expanded {
+                cost: Cost::FREE,
+                ticket: *ticket,
+                children: vec![child(&name, &single(&name))],
+            }
+        }
+    });
+    assert_eq!(asked[..4], [1, 2, 3, 4].map(NodeId));
+    let about_the_best = asked[4..].iter().filter(|node| **node == NodeId(5));
+    let count = about_the_best.count();
+    assert!(count >= 15, "{count} of {asked:?}");
+    assert!(
+        count < asked.len() - 8,
+        "others are not forgotten: {asked:?}"
+    );
 }
 
 #[test]
 fn a_model_that_only_fails_is_given_up_and_one_out_of_service_is_not_asked_again() {
     let asked = |outcome: fn(Ticket) -> Outcome| {
         let roots = vec![root("seed", &single("s")), root("space", &single("t"))];
-        let mut search = Search::new(SearchParams::default(), 1, roots, &[Expander::Model]);
+        let params = SearchParams {
+            repairs: 2,
+            ..SearchParams::default()
+        };
+        let mut search = Search::new(params, 1, roots, &[Expander::Model]);
         let mut asked = 0;
         let (reason, _) = drive(&mut search, |_, request| match request {
             Request::Evaluate { ticket, .. } => Outcome::Evaluated {
