@@ -1,7 +1,7 @@
 //! Burst and sustained times, where power may limit a kernel: short replays with rests, then whole seconds at
 //! full load.
 
-use super::Field;
+use super::{Field, turns};
 use crate::device::RigError;
 use crate::device::cuda::timing::median;
 use crate::device::cuda::{Halt, Replays, Subject};
@@ -9,12 +9,8 @@ use crate::task::Operation;
 use crate::units::Nanos;
 use crate::verdict::{Load, MeasuredBaseline, Power, Variant};
 
-/// Bursts: replays of either side, with nine times as much rest.
-const BURSTS: u32 = 12;
-
-/// Sustained blocks of either side, and how long each is.
+/// Seconds of either side at full load.
 const SUSTAINED: u32 = 2;
-const SUSTAINED_NS: f64 = 1e9;
 /// A clock or a ratio that moves by more is limited by power.
 const POWER_BAND: f64 = 0.005;
 
@@ -94,11 +90,10 @@ impl Field<'_> {
 
 /// Median time and clock of single replays with nine times as much rest.
 fn burst(replays: &mut Replays<'_, '_, '_>, subject: u8) -> Result<(f64, f64), Halt> {
-    let rest = std::time::Duration::from_nanos((9.0 * replays.rough_ns(subject)) as u64);
+    let rest = turns::rest(replays.rough_ns(subject));
     let (mut times, mut clocks) = (Vec::new(), Vec::new());
-    for _ in 0..BURSTS {
-        // the clock probes round a replay are work too, of a tenth of a millisecond each
-        std::thread::sleep(rest + std::time::Duration::from_millis(2));
+    for _ in 0..turns::BURSTS {
+        std::thread::sleep(rest);
         let (samples, (_, after)) = replays.block(vec![subject])?;
         times.extend(samples);
         clocks.push(after);
@@ -111,10 +106,10 @@ fn burst(replays: &mut Replays<'_, '_, '_>, subject: u8) -> Result<(f64, f64), H
 
 /// Median time of the second half of a second at full load, and the clock right after it.
 fn full_load(replays: &mut Replays<'_, '_, '_>, subject: u8) -> Result<(f64, f64), Halt> {
-    let count = (SUSTAINED_NS / replays.rough_ns(subject)).clamp(4.0, 20_000.0) as usize;
+    let count = turns::second(replays.rough_ns(subject));
     let (samples, (_, after)) = replays.block(vec![subject; count])?;
-    let late = &samples[samples.len() / 2..];
-    Ok((median(late).unwrap_or_default(), after))
+    let late = median(turns::settled(&samples));
+    Ok((late.unwrap_or_default(), after))
 }
 
 fn load((burst, burst_mhz): (f64, f64), blocks: &[(f64, f64)]) -> Option<Load> {

@@ -11,8 +11,8 @@ use crate::verdict::{Ratio, Standing, Times};
 /// Pairs of blocks in a round, where the two run in processes of their own, and replays in a block.
 const BLOCKS: u32 = 8;
 const BLOCK: usize = 4;
-/// Pairs of bursts in a round: a replay each, after nine times as much rest.
-const BURSTS: u32 = 12;
+/// Bursts of either side in a round: a replay each, after nine times as much rest.
+pub(super) const BURSTS: u32 = 12;
 const REST: f64 = 9.0;
 /// Pairs of seconds at full load in a round.
 const SECONDS: u32 = 3;
@@ -62,9 +62,7 @@ pub(super) fn loads(
     replay_ns: [f64; 2],
     mut take: impl FnMut(u8, usize) -> Result<Option<Vec<f64>>, Halt>,
 ) -> Result<Option<Round>, Halt> {
-    let longer = replay_ns[0].max(replay_ns[1]);
-    // the clock probes round a replay are work too, of a tenth of a millisecond each
-    let rest = Duration::from_nanos((REST * longer) as u64) + Duration::from_millis(2);
+    let rest = rest(replay_ns[0].max(replay_ns[1]));
     let bursts = turns(BURSTS, |side| {
         std::thread::sleep(rest);
         take(side, 1)
@@ -73,15 +71,29 @@ pub(super) fn loads(
         return Ok(None);
     };
     let times = turns(SECONDS, |side| {
-        let count = (SECOND_NS / replay_ns[usize::from(side)]).clamp(4.0, 20_000.0) as usize;
-        let samples = take(side, count)?;
-        // the clock settles in the first half
-        Ok(samples.map(|samples| samples[samples.len() / 2..].to_vec()))
+        let samples = take(side, second(replay_ns[usize::from(side)]))?;
+        Ok(samples.map(|samples| settled(&samples).to_vec()))
     })?;
     Ok(times.map(|times| Round {
         times,
         bursts: Some(bursts),
     }))
+}
+
+/// Rest before a burst of a call whose replay takes this long.
+pub(super) fn rest(replay_ns: f64) -> Duration {
+    // the clock probes round a replay are work too, of a tenth of a millisecond each
+    Duration::from_nanos((REST * replay_ns) as u64) + Duration::from_millis(2)
+}
+
+/// Replays in a second at full load.
+pub(super) fn second(replay_ns: f64) -> usize {
+    (SECOND_NS / replay_ns).clamp(4.0, 20_000.0) as usize
+}
+
+/// The half of a second that counts: the clock settles in the first.
+pub(super) fn settled(samples: &[f64]) -> &[f64] {
+    &samples[samples.len() / 2..]
 }
 
 /// A B B A: the median of what each turn gives.
