@@ -15,7 +15,7 @@ use crate::device::{Device, Gpu, SimDevice};
 use crate::evaluate::observe::Observers;
 use crate::evaluate::recorded::{self, Recorded, Trace};
 use crate::evaluate::{self, Cached, Evaluator, Pipeline, Stages};
-use crate::store::{BaselineTime, Event, RunGraph, StoredRun};
+use crate::store::{BaselineTime, RunGraph, StoredRun};
 use crate::task::{Catalogue, Task};
 use crate::toolchain::{self, Network, Places};
 use crate::units::{Digest, Nanos, SmArch};
@@ -382,22 +382,10 @@ fn open_trace(task: &str, path: &Path, global: &Global) -> anyhow::Result<Judge>
         );
     }
     let graph = RunGraph::read(&run)?;
-    let verdicts = run.lines.iter().filter_map(|line| match &line.event {
-        Event::Evaluated {
-            node,
-            setting,
-            evaluation,
-            ..
-        } => {
-            let source = graph.node(*node)?.source.digest();
-            Some((source, setting.clone(), evaluation.verdict.clone()))
-        }
-        Event::Expanded { .. }
-        | Event::ExpandFailed { .. }
-        | Event::Away { .. }
-        | Event::Unavailable { .. }
-        | Event::Confirmed { .. }
-        | Event::Finished { .. } => None,
+    let verdicts = run.lines.iter().filter_map(|line| {
+        let (node, setting, evaluation) = line.event.evaluated()?;
+        let source = graph.node(node)?.source.digest();
+        Some((source, setting.clone(), evaluation.verdict.clone()))
     });
     let evaluator = Box::new(Trace::new(verdicts));
     let task = Arc::new(Catalogue::open(global.tasks.as_deref())?.task(task)?);

@@ -53,16 +53,9 @@ fn doing(run: &StoredRun) -> Doing {
 
 /// The word beside the run's times: that of the first kernel that got one.
 fn times(run: &StoredRun) -> Option<&'static str> {
-    run.lines.iter().find_map(|line| match &line.event {
-        Event::Evaluated { evaluation, .. } => {
-            evaluation.verdict.measurement().map(|m| m.time.label())
-        }
-        Event::Expanded { .. }
-        | Event::ExpandFailed { .. }
-        | Event::Away { .. }
-        | Event::Unavailable { .. }
-        | Event::Confirmed { .. }
-        | Event::Finished { .. } => None,
+    run.lines.iter().find_map(|line| {
+        let (_, _, evaluation) = line.event.evaluated()?;
+        evaluation.verdict.measurement().map(|m| m.time.label())
     })
 }
 

@@ -13,7 +13,7 @@ use crate::propose::ProposerKind;
 use crate::report::{Doing, opening};
 use crate::search::{NodeId, Plateau, SearchParams, StopRules};
 use crate::source::{Point, Setting, Source};
-use crate::store::{Event, FORMAT, ModelConfig, RootConfig, RunConfig, RunWriter, StoredRun};
+use crate::store::{FORMAT, ModelConfig, RootConfig, RunConfig, RunWriter, StoredRun};
 use crate::units::{Digest, Nanos};
 
 /// Kernels judged where neither a budget nor a time is given.
@@ -147,18 +147,9 @@ fn start_from(
     let mut judged: Vec<(f64, &Setting)> = run
         .lines
         .iter()
-        .filter_map(|line| match &line.event {
-            Event::Evaluated {
-                setting,
-                evaluation,
-                ..
-            } => Some((evaluation.cost()?, setting)),
-            Event::Expanded { .. }
-            | Event::ExpandFailed { .. }
-            | Event::Away { .. }
-            | Event::Unavailable { .. }
-            | Event::Confirmed { .. }
-            | Event::Finished { .. } => None,
+        .filter_map(|line| {
+            let (_, setting, evaluation) = line.event.evaluated()?;
+            Some((evaluation.cost()?, setting))
         })
         .collect();
     judged.sort_by(|a, b| a.0.total_cmp(&b.0));

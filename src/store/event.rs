@@ -151,6 +151,24 @@ impl Event {
         }
     }
 
+    /// A setting that was judged on the search's request, of which node, and what became of it.
+    pub fn evaluated(&self) -> Option<(NodeId, &Setting, &Evaluation)> {
+        match self {
+            Self::Evaluated {
+                node,
+                setting,
+                evaluation,
+                ..
+            } => Some((*node, setting, evaluation)),
+            Self::Expanded { .. }
+            | Self::ExpandFailed { .. }
+            | Self::Away { .. }
+            | Self::Unavailable { .. }
+            | Self::Confirmed { .. }
+            | Self::Finished { .. } => None,
+        }
+    }
+
     /// The node whose kernel it judges; `None` for what judges none.
     pub fn judged_node(&self) -> Option<NodeId> {
         match self {
