@@ -63,12 +63,15 @@ pub fn executed(launches: &[(Work<'_>, Estimate)], limits: &Limits) -> Executed 
             }
             all.shared.add(shared);
             all.local_sectors += whole(counts.local_sectors);
-            let line = lines.entry(work.program.line(pc as Pc)).or_default();
-            line.instructions += whole(counts.warps);
-            line.share += busy[pc];
-            line.global.add(global);
-            line.shared.add(shared);
-            line.bulk.0 += bulk.0;
+            let line = work.program.line(pc as Pc);
+            lines.entry(line).or_default().add(&LineWork {
+                line,
+                instructions: whole(counts.warps),
+                share: busy[pc],
+                global,
+                shared,
+                bulk,
+            });
         }
     }
     let sum: f64 = lines.values().map(|line| line.share).sum();

@@ -111,6 +111,17 @@ impl Wavefronts {
     }
 }
 
+impl LineWork {
+    /// Adds what another did, whatever its line.
+    pub fn add(&mut self, other: &Self) {
+        self.instructions += other.instructions;
+        self.share += other.share;
+        self.global.add(other.global);
+        self.shared.add(other.shared);
+        self.bulk.0 += other.bulk.0;
+    }
+}
+
 impl Executed {
     /// With lines of the source instead of the rendering's: what an unrolled loop spread is one line again.
     pub fn in_source(self, source_line: &dyn Fn(u32) -> Option<u32>) -> Self {
@@ -121,11 +132,7 @@ impl Executed {
             };
             let sum = lines.entry(line).or_default();
             sum.line = line;
-            sum.instructions += work.instructions;
-            sum.share += work.share;
-            sum.global.add(work.global);
-            sum.shared.add(work.shared);
-            sum.bulk.0 += work.bulk.0;
+            sum.add(&work);
         }
         let mut lines: Vec<LineWork> = lines.into_values().collect();
         lines.sort_by(|a, b| b.share.total_cmp(&a.share));
