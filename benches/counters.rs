@@ -150,6 +150,7 @@ fn simulate(device: &SimDevice, kernel: &Kernel) -> Result<Counters, Box<dyn Err
         plan: &plan,
         buffers: &buffers,
         sampled: &[],
+        order: 0,
     };
     // Blocks of a persistent kernel take different numbers of tiles.
     let few = |launch: &warptree::source::Launch| {

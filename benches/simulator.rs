@@ -65,6 +65,7 @@ fn rate(row: &str, text: &str, checks: bool, bar: f64) {
         cache_bytes: None,
         skip_products: false,
         registers: None,
+        seed: 0,
     };
     let mut best = 0.0_f64;
     for _ in 0..RUNS {

@@ -20,6 +20,8 @@ mod hopper;
 mod instructions;
 #[path = "sim/kernels.rs"]
 mod kernels;
+#[path = "sim/orders.rs"]
+mod orders;
 #[path = "sim/planted.rs"]
 mod planted;
 #[path = "sim/tensor.rs"]

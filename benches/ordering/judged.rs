@@ -176,6 +176,7 @@ fn read(
                 plan: &plan,
                 buffers: &buffers,
                 sampled: &[],
+                order: 0,
             };
             let key = Digest::of_parts(
                 [

@@ -77,6 +77,8 @@ pub struct About {
     pub largest: Bytes,
     /// Whether the timed size is executed and verified too, not only timed.
     pub runs_timed_size: bool,
+    /// Whether threads and blocks advance in the order that a job names; else each run has its own.
+    pub chooses_order: bool,
 }
 
 /// Facts of a GPU that launches, limits and cost models need.
@@ -126,6 +128,9 @@ pub struct Job<'a> {
     pub buffers: &'a [Buffer],
     /// Outputs of which some elements are enough; a device may still hand back the whole.
     pub sampled: &'a [Sampled],
+    /// Names one of the orders in which threads and blocks may advance, for devices that choose it; 0 is the
+    /// plainest.
+    pub order: u64,
 }
 
 /// An output of which some elements are handed back.

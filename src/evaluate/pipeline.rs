@@ -421,6 +421,7 @@ impl Pipeline {
             plan: &front.plans[self.headline],
             buffers: &self.timed_buffers,
             sampled: &sampled,
+            order: 0,
         };
         let timed = match self.stages.during(Stage::Time, || device.time(&job))? {
             Timing::Timed(timed) => timed,
@@ -557,6 +558,7 @@ impl Ready {
             plan: &self.plan,
             buffers,
             sampled: &[],
+            order: 0,
         }
     }
 }

@@ -348,13 +348,15 @@ impl Verifier {
                 | InputCase::Large
                 | InputCase::Small => Poison::Finite,
             };
-            let first = match run.once(poison, &mut evidence.warnings)? {
+            let order = |repeat| self.thread_order(at, nth, repeat);
+            let first = match run.ordered(poison, order(0), &mut evidence.warnings)? {
                 Ok(execution) => execution,
                 Err(verdict) => return Ok(Err(verdict)),
             };
             let repeats = if turn == 0 { cases.repeats } else { 0 };
-            for _ in 0..repeats {
-                let again = match run.once(Poison::Finite, &mut evidence.warnings)? {
+            for repeat in 1..=repeats {
+                let warnings = &mut evidence.warnings;
+                let again = match run.ordered(Poison::Finite, order(repeat), warnings)? {
                     Ok(execution) => execution,
                     Err(verdict) => return Ok(Err(verdict)),
                 };
@@ -389,6 +391,16 @@ impl Verifier {
         }
         evidence.checked.push(told);
         Ok(Ok(()))
+    }
+
+    /// The order of threads in which a size runs with a case, where the device chooses: the plainest first, then
+    /// a different one each time.
+    fn thread_order(&self, at: usize, nth: usize, repeat: u32) -> u64 {
+        if (nth, repeat) == (0, 0) {
+            return 0;
+        }
+        let parts = [self.seed, at as u64, nth as u64, u64::from(repeat)];
+        Digest::of_parts(parts.map(u64::to_le_bytes).iter().map(<[u8; 8]>::as_slice)).seed()
     }
 
     /// A verdict where two runs on the same inputs gave different bits that the task does not allow.

@@ -96,6 +96,7 @@ fn scripted(act: impl Fn(&Job<'_>, u32) -> Execution + Send + Sync + 'static) ->
             cannot_check: vec!["everything else".into()],
             largest: Bytes(64 << 20),
             runs_timed_size: false,
+            chooses_order: false,
         },
         act: Box::new(act),
         runs: AtomicU32::new(0),

@@ -132,6 +132,7 @@ impl Stub {
                     plan,
                     buffers: &buffers,
                     sampled: &[],
+                    order: 0,
                 },
                 lines,
             })

@@ -87,6 +87,7 @@ fn outputs(task: &Arc<Task>, source: &Source, point: &Point, label: &str) -> Vec
             plan: &plan,
             buffers: &buffers,
             sampled: &[],
+            order: 0,
         };
         let execution = device.execute(&job).expect("the simulator runs");
         assert!(

@@ -73,6 +73,7 @@ fn time(
         plan: &plan,
         buffers: &buffers,
         sampled: &[],
+        order: 0,
     };
     match SimDevice::new(Gpu::default()).time(&job).unwrap() {
         Timing::Timed(timed) => {

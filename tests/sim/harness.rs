@@ -58,6 +58,7 @@ pub fn options() -> Options {
         cache_bytes: None,
         skip_products: false,
         registers: None,
+        seed: 0,
     }
 }
 

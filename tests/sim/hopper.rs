@@ -146,12 +146,46 @@ pub struct Sizes {
     pub blocks: u32,
 }
 
-/// C = A · Bᵀ, and what the run said.
+/// The worst element of C = A · Bᵀ, and what the run said.
 pub fn gemm(gemm: &Gemm, text: &str, sizes: &Sizes) -> (f64, Vec<Finding>, Outcome, Program) {
+    let Sizes { m, n, k, .. } = *sizes;
+    let (c, outcome, program) = product(gemm, text, sizes, &options());
+    let (a, b) = operands(sizes);
+    let mut worst = 0.0f64;
+    for row in 0..m as usize {
+        for column in 0..n as usize {
+            let exact: f64 = (0..k as usize)
+                .map(|i| {
+                    let b = if gemm.by_depth {
+                        b[i * n as usize + column]
+                    } else {
+                        b[column * k as usize + i]
+                    };
+                    f64::from(a[row * k as usize + i]) * f64::from(b)
+                })
+                .sum();
+            let off = (f64::from(c[row * n as usize + column]) - exact).abs();
+            worst = worst.max(if off.is_nan() { f64::INFINITY } else { off });
+        }
+    }
+    let said = said(&outcome);
+    (worst, said, outcome, program)
+}
+
+fn operands(&Sizes { m, n, k, .. }: &Sizes) -> (Vec<f32>, Vec<f32>) {
+    (values((m * k) as usize, 1), values((n * k) as usize, 2))
+}
+
+/// C = A · Bᵀ as the kernel computes it.
+pub fn product(
+    gemm: &Gemm,
+    text: &str,
+    sizes: &Sizes,
+    options: &Options,
+) -> (Vec<f32>, Outcome, Program) {
     let Sizes { m, n, k, blocks } = *sizes;
     let mut kernel = Kernel::new(text);
-    let a = values((m * k) as usize, 1);
-    let b = values((n * k) as usize, 2);
+    let (a, b) = operands(sizes);
     let (a_base, b_base) = (kernel.input(&a), kernel.input(&b));
     let c_base = kernel.output(u64::from(m * n) * 2);
     kernel.tensor(
@@ -194,27 +228,8 @@ pub fn gemm(gemm: &Gemm, text: &str, sizes: &Sizes) -> (f64, Vec<Finding>, Outco
     kernel.launch.block = [384, 1, 1];
     kernel.launch.cluster = [gemm.cluster, 1, 1];
     kernel.launch.dynamic_shared = gemm.shared;
-    let outcome = kernel.run(&options());
-    let c = kernel.read(c_base);
-    let mut worst = 0.0f64;
-    for row in 0..m as usize {
-        for column in 0..n as usize {
-            let exact: f64 = (0..k as usize)
-                .map(|i| {
-                    let b = if gemm.by_depth {
-                        b[i * n as usize + column]
-                    } else {
-                        b[column * k as usize + i]
-                    };
-                    f64::from(a[row * k as usize + i]) * f64::from(b)
-                })
-                .sum();
-            let off = (f64::from(c[row * n as usize + column]) - exact).abs();
-            worst = worst.max(if off.is_nan() { f64::INFINITY } else { off });
-        }
-    }
-    let said = said(&outcome);
-    (worst, said, outcome, kernel.program)
+    let outcome = kernel.run(options);
+    (kernel.read(c_base), outcome, kernel.program)
 }
 
 /// Kernels of the laboratory; all of them ran right on an H200.
@@ -231,7 +246,7 @@ macro_rules! lab {
     };
 }
 
-const LAB: &[Gemm] = lab! {
+pub const LAB: &[Gemm] = lab! {
     "gemm_direct": 131_136, [128, 128, 64], 1, false;
     "gemm_tma": 229_440, [128, 256, 64], 1, false;
     "gemm_roll": 131_120, [128, 128, 64], 1, false;

@@ -98,6 +98,7 @@ impl Judge {
             plan: &plan,
             buffers: &buffers,
             sampled: &[],
+            order: 0,
         };
         let timing = self.device.time(&job).unwrap();
         let timed = match timing {
@@ -375,6 +376,7 @@ fn attention_is_right_whatever_its_inputs() {
                     plan: &judge.plan(&candidate, problem),
                     buffers: &poisoned(problem),
                     sampled: &[],
+                    order: 0,
                 };
                 let execution = judge.device.execute(&job).unwrap();
                 let expected = expected(problem, std::time::Duration::from_secs(60)).unwrap();

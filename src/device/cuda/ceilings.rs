@@ -64,6 +64,7 @@ impl Sample {
             plan: &self.plan,
             buffers: &self.buffers,
             sampled: &[],
+            order: 0,
         }
     }
 

@@ -496,5 +496,6 @@ fn about(ready: &Ready) -> About {
         cannot_check,
         largest: Bytes((ready.memory.0 as f64 * EXECUTED_SHARE) as u64),
         runs_timed_size: true,
+        chooses_order: false,
     }
 }

@@ -389,6 +389,7 @@ mod tests {
             plan: &plan,
             buffers: &buffers,
             sampled: &[],
+            order: 0,
         };
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("calls");

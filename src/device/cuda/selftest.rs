@@ -133,6 +133,7 @@ impl Case {
             plan: &self.plan,
             buffers: &self.buffers,
             sampled: &[],
+            order: 0,
         }
     }
 }

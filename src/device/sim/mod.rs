@@ -54,6 +54,7 @@ impl SimDevice {
             .into(),
             largest: LARGEST_JOB,
             runs_timed_size: false,
+            chooses_order: true,
         };
         Self {
             gpu,
@@ -103,7 +104,10 @@ impl Device for SimDevice {
         let mut flops = sim::FlopCounts::default();
         for (entry, launch, registers) in &prepared.launches {
             let program = &prepared.programs[entry];
-            let options = self.options(program, launch, *registers);
+            let options = sim::Options {
+                seed: job.order,
+                ..self.options(program, launch, *registers)
+            };
             let Outcome {
                 stop,
                 findings,

@@ -121,6 +121,7 @@ impl SimDevice {
             cache_bytes: None,
             skip_products: false,
             registers,
+            seed: 0,
         }
     }
 

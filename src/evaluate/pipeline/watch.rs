@@ -71,6 +71,7 @@ impl Pipeline {
                 plan: &front.plans[*size],
                 buffers,
                 sampled: &[],
+                order: 0,
             })
             .collect();
         let mut found = observers.check(&self.watched(front, cubin), &jobs)?;

@@ -141,6 +141,7 @@ impl Verifier {
             plan: &plan,
             buffers: &buffers,
             sampled: &[],
+            order: 0,
         };
         let execution = device.execute(&job)?;
         match &execution.ended {

@@ -18,10 +18,34 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs it once; what is wrong with the run or with the numbers is a verdict.
-    pub(super) fn once(
+    /// Runs it once, its threads in the order of this name where the device chooses it; what is wrong with the run
+    /// or with the numbers is a verdict. Numbers that are wrong in this order alone tell of a race.
+    pub(super) fn ordered(
         &self,
         poison: Poison,
+        order: u64,
+        warnings: &mut Vec<Diagnostic>,
+    ) -> Result<Result<Execution, Box<Verdict>>, RigError> {
+        let ended = self.once(poison, order, warnings)?;
+        let Err(Verdict::Wrong { mismatch }) = ended.as_ref().map_err(|verdict| &**verdict) else {
+            return Ok(ended);
+        };
+        if order == 0 || !self.device.about().chooses_order {
+            return Ok(ended);
+        }
+        let racy = Verdict::Racy {
+            diagnostics: vec![order_matters(mismatch)],
+        };
+        if self.once(poison, 0, warnings)?.is_err() {
+            return Ok(ended);
+        }
+        Ok(Err(Box::new(racy)))
+    }
+
+    fn once(
+        &self,
+        poison: Poison,
+        order: u64,
         warnings: &mut Vec<Diagnostic>,
     ) -> Result<Result<Execution, Box<Verdict>>, RigError> {
         let buffers = buffers(&self.prepared.problem, &self.prepared.inputs, poison);
@@ -32,6 +56,7 @@ impl Run<'_> {
             plan: self.plan,
             buffers: &buffers,
             sampled: &self.prepared.sampled,
+            order,
         };
         let execution = self.device.execute(&job)?;
         let mapped = |diagnostics: &[Diagnostic]| -> Vec<Diagnostic> {
@@ -130,6 +155,32 @@ impl Run<'_> {
             first: Vec::new(),
             pattern: Some(violations.join("; ")),
         }
+    }
+}
+
+/// What is right in one order of threads and wrong in another.
+fn order_matters(mismatch: &Mismatch) -> Diagnostic {
+    let Mismatch {
+        case,
+        output,
+        wrong,
+        checked,
+        ..
+    } = mismatch;
+    Diagnostic {
+        severity: Severity::Error,
+        code: "order-matters".to_owned(),
+        message: format!(
+            "on the same inputs ({case}) `{output}` is right in one order of warps and blocks, and in another {wrong} \
+             of {checked} elements are wrong"
+        ),
+        line: None,
+        other_line: None,
+        help: Some(
+            "look for a missing barrier between warps that hand values to each other through memory, and for a wait \
+             on asynchronous copies that is missing or too early"
+                .to_owned(),
+        ),
     }
 }
 

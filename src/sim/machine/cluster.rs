@@ -6,11 +6,15 @@ use std::collections::VecDeque;
 
 use super::super::causal::{Knowledge, Layout};
 use super::warp::State;
-use super::{BLOCK_TURN, Block, Env, IDLE_ROUNDS, POLLS, Stop, WARP_TURN};
+use super::asynchronous::Mail;
+use super::{Block, Env, IDLE_ROUNDS, POLLS, Stop};
 
 pub(super) struct Cluster {
     blocks: Vec<Block>,
-    first_warp: usize,
+    /// Each warp with its block's rank, in the order of the latest turns.
+    order: Vec<(usize, usize)>,
+    /// Bulk copies under way, with the turns that each still lasts.
+    under_way: Vec<(u32, Mail)>,
 }
 
 /// A block's part of the cluster's barrier.
@@ -63,19 +67,20 @@ impl Block {
     }
 }
 
-pub(super) fn run_clusters(env: &mut Env<'_>, order: &[u64]) -> Result<(), Stop> {
+pub(super) fn run_clusters(env: &mut Env<'_>, mut order: Vec<u64>) -> Result<(), Stop> {
     let mut waiting: VecDeque<Cluster> = VecDeque::new();
     let mut spare: Option<Cluster> = None;
-    let mut next = order.iter().enumerate();
     let size: u32 = env.launch.cluster.iter().product();
     let resident = (env.options.resident_blocks / size).max(1) as usize;
+    env.schedule.clusters(&mut order, resident);
+    let mut next = order.into_iter().enumerate();
     let mut exhausted = false;
     let mut idle = 0;
     loop {
         // A new cluster before an old one's next turn, while the GPU has room.
         let mut cluster = if waiting.len() < resident && !exhausted {
             match next.next() {
-                Some((index, &linear)) => {
+                Some((index, linear)) => {
                     let mut cluster = spare.take().unwrap_or_else(|| Cluster::new(env));
                     cluster.begin(env, linear, env.first_block + index as u32 * size);
                     cluster
@@ -91,7 +96,8 @@ pub(super) fn run_clusters(env: &mut Env<'_>, order: &[u64]) -> Result<(), Stop>
             return Ok(());
         };
         let changes = env.changes;
-        if cluster.run(env, BLOCK_TURN)? {
+        let turn = env.schedule.cluster_turn(waiting.len());
+        if cluster.run(env, turn)? {
             idle = 0;
             for block in &cluster.blocks {
                 env.counts.blocks += 1;
@@ -120,7 +126,8 @@ impl Cluster {
             blocks: (0..size as usize)
                 .map(|rank| Block::new(env, rank))
                 .collect(),
-            first_warp: 0,
+            order: Vec::new(),
+            under_way: Vec::new(),
         }
     }
 
@@ -140,7 +147,10 @@ impl Cluster {
             block.begin(env, coordinates, rank, serial + rank, base);
         }
         env.next_epoch = base + 1;
-        self.first_warp = 0;
+        self.order.clear();
+        for (rank, block) in self.blocks.iter().enumerate() {
+            self.order.extend((0..block.warps.len()).map(|warp| (rank, warp)));
+        }
         if let Some(cache) = &mut env.cache {
             cache.clear();
         }
@@ -153,16 +163,21 @@ impl Cluster {
             let before = env.left;
             let mut moved = false;
             let mut polls = 0;
-            for rank in 0..self.blocks.len() {
-                for warp in 0..self.blocks[rank].warps.len() {
-                    env.polls = 0;
-                    moved |= self.blocks[rank].run_warp(env, warp, WARP_TURN)?;
-                    polls = polls.max(env.polls);
-                    moved |= self.settle(env)?;
-                }
+            env.schedule.warps(&mut self.order);
+            for at in 0..self.order.len() {
+                let (rank, warp) = self.order[at];
+                env.polls = 0;
+                let turn = env.schedule.warp_turn();
+                moved |= self.blocks[rank].run_warp(env, warp, turn)?;
+                polls = polls.max(env.polls);
+                moved |= self.settle(env)?;
             }
             env.polls = polls;
-            if self.blocks.iter().all(Block::done) {
+            let done = self.blocks.iter().all(Block::done);
+            if done || !moved {
+                moved |= self.land_all(env)?;
+            }
+            if done {
                 let latest = self.blocks.iter().map(Block::latest).max().unwrap_or(0);
                 env.next_epoch = env.next_epoch.max(latest + 1);
                 return Ok(true);
@@ -176,19 +191,47 @@ impl Cluster {
         }
     }
 
-    /// Does what a warp left for its cluster. Tells whether anything was done.
+    /// Does what a warp left for its cluster, and what is due by now. Tells whether anything was done.
     fn settle(&mut self, env: &mut Env<'_>) -> Result<bool, Stop> {
         let mut moved = false;
+        if !self.under_way.is_empty() {
+            for (turns, _) in &mut self.under_way {
+                *turns = turns.saturating_sub(1);
+            }
+            let due = self.under_way.extract_if(.., |(turns, _)| *turns == 0);
+            for (_, mail) in due.collect::<Vec<_>>() {
+                moved = true;
+                mail.deliver(env, &mut self.blocks)?;
+            }
+        }
         while !env.mail.is_empty() {
             moved = true;
             for mail in std::mem::take(&mut env.mail) {
-                mail.deliver(env, &mut self.blocks)?;
+                let turns = match &mail {
+                    Mail::Arrive { .. } => 0,
+                    Mail::Deliver(_) => env.schedule.copy_turns(),
+                };
+                if turns > 0 {
+                    self.under_way.push((turns, mail));
+                } else {
+                    mail.deliver(env, &mut self.blocks)?;
+                }
             }
         }
         if self.blocks.iter().any(|block| block.gate.changed) {
             moved |= self.open_gate();
         }
         Ok(moved)
+    }
+
+    /// Ends all copies that are under way. Tells whether there were any.
+    fn land_all(&mut self, env: &mut Env<'_>) -> Result<bool, Stop> {
+        let landing = std::mem::take(&mut self.under_way);
+        let any = !landing.is_empty();
+        for (_, mail) in landing {
+            mail.deliver(env, &mut self.blocks)?;
+        }
+        Ok(any)
     }
 
     /// Lets the cluster's barrier go if all threads that live have arrived.

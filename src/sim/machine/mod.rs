@@ -1,6 +1,6 @@
-//! Executes a launch: clusters of blocks in order, each one's warps in turn until all wait or are done. The order is
-//! fixed, so the same launch gives the same bytes every time; parallelism is across candidates and sampled
-//! blocks, never inside one launch. A block that runs very long yields to the next ones, so that kernels
+//! Executes a launch: clusters of blocks, each one's warps in turns until all wait or are done, in the order that
+//! the seed gives. So the same launch gives the same bytes every time; parallelism is across candidates and
+//! sampled blocks, never inside one launch. A block that runs very long yields to the next ones, so that kernels
 //! whose blocks wait for each other end too.
 
 mod access;
@@ -14,6 +14,7 @@ mod exchange;
 mod matrix;
 pub(crate) mod regs;
 mod run;
+mod schedule;
 mod straight;
 mod warp;
 pub(crate) mod window;
@@ -34,6 +35,7 @@ use asynchronous::Mail;
 use block::Block;
 use cache::Cache;
 use cluster::run_clusters;
+use schedule::Schedule;
 use straight::Executions;
 
 /// How to run.
@@ -57,6 +59,9 @@ pub struct Options {
     /// Registers a thread that the assembler gave; `setmaxnreg` shares out what a block's threads have
     /// together. Where absent, what the kernel's own bounds allow.
     pub registers: Option<u32>,
+    /// Decides the order in which blocks, warps and bulk copies advance; 0: blocks and warps in turn, each as
+    /// far as it goes, and copies at once.
+    pub seed: u64,
 }
 
 /// A kernel launch.
@@ -129,6 +134,7 @@ struct Env<'a> {
     changes: u64,
     /// Work for the block's cluster, to be done when the warp's turn is over.
     mail: Vec<Mail>,
+    schedule: Schedule,
 }
 
 impl Env<'_> {
@@ -208,8 +214,9 @@ pub(crate) fn launch(
         polls: 0,
         changes: 0,
         mail: Vec::new(),
+        schedule: Schedule::new(options.seed),
     };
-    let stop = run_clusters(&mut env, &order).err();
+    let stop = run_clusters(&mut env, order).err();
     for (line, executions) in env.counts.by_pc.iter_mut().zip(&env.executions) {
         line.warps = executions.warps;
         line.threads = executions.threads;

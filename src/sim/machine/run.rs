@@ -40,9 +40,7 @@ impl Block {
                 return Ok(moved);
             };
             if left == 0 || env.polls >= POLLS {
-                if self.warps[warp].fragments.len() > 1 {
-                    self.warps[warp].reversed ^= true;
-                }
+                self.warps[warp].tire(turn - left, env.polls >= POLLS);
                 return Ok(true);
             }
             let before = left;

@@ -3,6 +3,7 @@
 //! for it.
 
 use super::super::op::{FrameLayout, Init, Pc, Program, Special};
+use super::WARP_TURN;
 use super::asynchronous::Products;
 use super::regs::{LANES, Narrow, Regs, Wide};
 
@@ -103,6 +104,8 @@ pub(crate) struct Warp {
     pub live: u32,
     /// Run the highest program counter instead of the lowest: lets a spinning group's partner through.
     pub reversed: bool,
+    /// Instructions executed in turns that ended with the lanes parted.
+    parted: u64,
     /// Instructions executed.
     pub executed: u64,
     /// Products under way; their registers are not to be touched.
@@ -115,6 +118,7 @@ impl Warp {
         self.carry = 0;
         self.live = live;
         self.reversed = false;
+        self.parted = 0;
         self.executed = 0;
         self.narrow.clear();
         self.wide.clear();
@@ -167,6 +171,20 @@ impl Warp {
                 }
             };
             self.regs(frame).set_any(mask, reg, &values);
+        }
+    }
+
+    /// A turn of `executed` instructions is over. Groups of lanes that part for long, or poll, may wait for each
+    /// other: then the next turn is another group's.
+    pub fn tire(&mut self, executed: u64, polls: bool) {
+        self.parted = if self.fragments.len() > 1 {
+            self.parted + executed
+        } else {
+            0
+        };
+        if self.parted >= WARP_TURN || polls && self.parted > 0 {
+            self.reversed ^= true;
+            self.parted = 0;
         }
     }
 
