@@ -4,6 +4,8 @@
 
 #[path = "sim/attention.rs"]
 mod attention;
+#[path = "sim/clusters.rs"]
+mod clusters;
 #[path = "sim/copies.rs"]
 mod copies;
 #[path = "sim/counts.rs"]

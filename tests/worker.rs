@@ -724,7 +724,6 @@ fn a_librarys_product_is_timed_beside_a_candidate() {
         names: ["a", "a", "c"],
         buffers: &work.buffers,
         sampled: &[],
-        order: 0,
     };
     let job = work.job();
     let subjects = [Subject::Kernel(&job), Subject::Product(&product_job)];

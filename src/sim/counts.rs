@@ -156,6 +156,10 @@ impl Counts {
                 },
                 _ => None,
             };
+            if let Op::MmaDouble { product, .. } = &instr.op {
+                out.fp64 += counts.warps as f64 * product.flops();
+                continue;
+            }
             if let Some((ty, flops)) = product {
                 let work = counts.warps as f64 * flops;
                 match ty {
@@ -216,9 +220,13 @@ pub(crate) fn flops_of(op: &Op) -> Option<(Format, f64)> {
     // An addition in memory is an addition.
     if let Op::Atomic(atom) = op
         && atom.op == AtomOp::Add
-        && let AtomType::Float(format) = atom.ty
     {
-        return Some((format, 1.0 + atom.further.len() as f64));
+        let adds = 1.0 + atom.further.len() as f64;
+        return match atom.ty {
+            AtomType::Float(format) => Some((format, adds)),
+            AtomType::Pair(format) => Some((format, 2.0 * adds)),
+            AtomType::Int { .. } => None,
+        };
     }
     let Op::Alu(alu) = op else { return None };
     let arithmetic = |op: FloatOp| match op {
@@ -280,6 +288,7 @@ pub(crate) fn flops_of(op: &Op) -> Option<(Format, f64)> {
         | Alu::ToSmall { .. }
         | Alu::FromSmall { .. }
         | Alu::ToTf32 { .. }
+        | Alu::PackSaturated { .. }
         | Alu::Cvta { .. }
         | Alu::Isspacep { .. } => None,
     }

@@ -111,6 +111,7 @@ fn kind(op: &Op) -> Kind {
             AsyncOp::Copy(_) => Kind::Copy,
             AsyncOp::BulkLoad(_) => Kind::BulkLoad,
             AsyncOp::BulkStore(_) => Kind::BulkStore,
+            AsyncOp::RankOf { .. } | AsyncOp::Send(_) => Kind::Other,
             AsyncOp::Mbarrier(_)
             | AsyncOp::BulkCommit
             | AsyncOp::BulkWait { .. }
@@ -136,6 +137,7 @@ fn kind(op: &Op) -> Kind {
         | Op::Match { .. }
         | Op::Redux { .. }
         | Op::Mma { .. }
+        | Op::MmaDouble { .. }
         | Op::Elect { .. }
         | Op::Activemask { .. }
         | Op::Branch { .. }

@@ -188,6 +188,7 @@ fn group_loads(program: &Program, mix: &mut [Mix], block: std::ops::Range<usize>
             | Op::Match { .. }
             | Op::Redux { .. }
             | Op::Mma { .. }
+            | Op::MmaDouble { .. }
             | Op::Elect { .. }
             | Op::Activemask { .. }
             | Op::Branch { .. }
@@ -250,6 +251,9 @@ fn cost(op: &Op) -> Mix {
             let share = product.flops() / Mma::FLOPS * bytes;
             (1.0, Some(Pipe::Tensor), share)
         }
+        Op::MmaDouble { product, .. } => {
+            (1.0, Some(Pipe::Tensor), product.flops() / Mma::FLOPS * 16.0)
+        }
         Op::Activemask { .. } | Op::ReadClock { .. } => (1.0, None, 0.0),
         Op::Branch { .. } | Op::Exit | Op::Return => (1.0, None, 0.0),
         Op::BranchIndexed { .. } | Op::Call(_) => (4.0, None, 0.0),
@@ -271,6 +275,8 @@ fn cost(op: &Op) -> Mix {
             | AsyncOp::ProxyFence
             | AsyncOp::MbarrierFence
             | AsyncOp::MapShared { .. }
+            | AsyncOp::RankOf { .. }
+            | AsyncOp::Send(_)
             | AsyncOp::SetRegisters { .. }
             | AsyncOp::ClusterArrive
             | AsyncOp::ClusterWait => (1.0, None, 0.0),
@@ -367,6 +373,7 @@ fn arithmetic(alu: &Alu) -> (f64, Option<Pipe>, f64) {
         | Alu::ConvertPacked { .. }
         | Alu::ToSmall { .. }
         | Alu::FromSmall { .. }
+        | Alu::PackSaturated { .. }
         | Alu::ToTf32 { .. } => (1.0, Some(Pipe::Special), 1.0),
         Alu::Isspacep { .. } => int(1.0),
     }

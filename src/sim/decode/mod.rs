@@ -16,7 +16,8 @@ use crate::ptx::ir::{
 
 use super::finding::{Finding, FindingKind};
 use super::op::{
-    Depends, FrameLayout, Init, Instr, ModuleVariable, Op, ParamInfo, Pc, Pred, Program, Reg, Slot,
+    AsyncOp, Depends, FrameLayout, Init, Instr, ModuleVariable, Op, ParamInfo, Pc, Pred, Program,
+    Reg, Slot,
 };
 use symbols::{Scope, Symbol, align_up, element_bytes, initial_bytes, variable_bytes};
 
@@ -138,6 +139,10 @@ impl<'m> Decoder<'m> {
         }
         let bounds = bounds(kernel);
         let asynchronous = (self.code.iter()).any(|instr| matches!(instr.op, Op::Async(_)));
+        let reaches_out = (self.code.iter()).any(|instr| match &instr.op {
+            Op::Async(op) => matches!(**op, AsyncOp::MapShared { .. }),
+            _ => false,
+        });
         let unfenced = fences::unfenced(&self.code, &self.depends);
         Ok(Program {
             unfenced,
@@ -160,6 +165,7 @@ impl<'m> Decoder<'m> {
             required_cluster: bounds.required_cluster,
             max_registers: bounds.max_registers,
             asynchronous,
+            reaches_out,
         })
     }
 

@@ -2,7 +2,9 @@
 
 use super::super::causal::{Actors, Knowledge};
 use super::super::decode::SHARED_BASE;
+use super::super::op::Pc;
 use super::super::shared::Shared;
+use super::access::Visit;
 use super::asynchronous::{Asynchronous, Products};
 use super::barrier::Barriers;
 use super::cluster::Gate;
@@ -24,6 +26,10 @@ pub(super) struct Block {
     pub serial: u32,
     /// It took part in an exchange with other blocks.
     pub synchronised: bool,
+    /// Work of others in its shared memory, the latest of each.
+    pub visits: Vec<Visit>,
+    /// Where its last warp ended.
+    pub ended: Option<Pc>,
 }
 
 impl Block {
@@ -41,6 +47,8 @@ impl Block {
             gate: Gate::default(),
             serial: 0,
             synchronised: false,
+            visits: Vec::new(),
+            ended: None,
         }
     }
 
@@ -57,6 +65,8 @@ impl Block {
         let (dynamic_base, limit) = shared_layout(env.program, env.launch.dynamic_shared);
         self.serial = serial;
         self.synchronised = false;
+        self.visits.clear();
+        self.ended = None;
         let warps = self.warps.len();
         self.barriers = Barriers::new(warps);
         self.shared.begin(base);

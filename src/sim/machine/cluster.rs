@@ -5,8 +5,8 @@
 use std::collections::VecDeque;
 
 use super::super::causal::{Knowledge, Layout};
-use super::warp::State;
 use super::asynchronous::Mail;
+use super::warp::State;
 use super::{Block, Env, IDLE_ROUNDS, POLLS, Stop};
 
 pub(super) struct Cluster {
@@ -149,7 +149,8 @@ impl Cluster {
         env.next_epoch = base + 1;
         self.order.clear();
         for (rank, block) in self.blocks.iter().enumerate() {
-            self.order.extend((0..block.warps.len()).map(|warp| (rank, warp)));
+            self.order
+                .extend((0..block.warps.len()).map(|warp| (rank, warp)));
         }
         if let Some(cache) = &mut env.cache {
             cache.clear();
@@ -208,7 +209,7 @@ impl Cluster {
             moved = true;
             for mail in std::mem::take(&mut env.mail) {
                 let turns = match &mail {
-                    Mail::Arrive { .. } => 0,
+                    Mail::Arrive { .. } | Mail::Remote(_) => 0,
                     Mail::Deliver(_) => env.schedule.copy_turns(),
                 };
                 if turns > 0 {

@@ -5,8 +5,8 @@
 
 use pulp::{Arch, NullaryFnOnce};
 
-use super::regs::{LANES, Narrow, Regs};
-use crate::sim::op::{Mma, Operands, Slot, Sums};
+use super::regs::{LANES, Narrow, Regs, Wide};
+use crate::sim::op::{Mma, MmaDouble, Operands, Slot, Sums};
 
 const ROWS: usize = 16;
 const COLUMNS: usize = 8;
@@ -56,6 +56,27 @@ pub(super) fn mma(regs: &mut Regs<'_>, mask: u32, op: &Mma, arch: Arch) {
         .collect();
     for (slot, row) in results {
         regs.set_n(mask, slot, &row);
+    }
+}
+
+/// Like [`mma`] for float64: a lane's registers of A alternate between rows g and g + 8, then go on four columns
+/// further; those of B go on four rows further. Each sum is a chain of fused multiply-adds.
+pub(super) fn mma_double(regs: &mut Regs<'_>, mask: u32, op: &MmaDouble) {
+    let halves = op.rows() / 8;
+    let [a, b, c] = [&op.a, &op.b, &op.c]
+        .map(|slots| -> Vec<Wide> { slots.iter().map(|&slot| regs.w(slot)).collect() });
+    let value = |bits: u64| f64::from_bits(bits);
+    for (part, &slot) in op.d.iter().enumerate() {
+        let row = std::array::from_fn(|lane| {
+            let (half, column) = (part / 2, 2 * (lane % 4) + part % 2);
+            let sum = (0..op.depth()).fold(value(c[part][lane]), |sum, k| {
+                let x = a[halves * (k / 4) + half][lane / 4 * 4 + k % 4];
+                let y = b[k / 4][column * 4 + k % 4];
+                value(x).mul_add(value(y), sum)
+            });
+            sum.to_bits()
+        });
+        regs.set_w(mask, slot, &row);
     }
 }
 

@@ -202,14 +202,16 @@ impl Block {
             Op::Alu(_) | Op::Nothing | Op::Fence => Ok(Course::Next),
             Op::Load(access) => {
                 self.load(env, at, access)?;
-                if env.polls < POLLS {
-                    return Ok(Course::Next);
-                }
-                self.warps[warp].fragments[index].pc = at.pc + 1;
-                Ok(Course::Changed)
+                Ok(self.after_access(env, warp, index, at.pc))
             }
-            Op::Store(access) => self.store(env, at, access).map(|()| Course::Next),
-            Op::Atomic(atom) => self.atomic(env, at, atom).map(|()| Course::Next),
+            Op::Store(access) => {
+                self.store(env, at, access)?;
+                Ok(self.after_access(env, warp, index, at.pc))
+            }
+            Op::Atomic(atom) => {
+                self.atomic(env, at, atom)?;
+                Ok(self.after_access(env, warp, index, at.pc))
+            }
             Op::Branch { target } => Ok(self.branch(warp, index, at.pc, mask, exec, *target)),
             Op::BranchIndexed { index: by, targets } => {
                 self.indexed(env, warp, index, at, mask, *by, targets)
@@ -244,6 +246,7 @@ impl Block {
             | Op::Match { members, .. }
             | Op::Redux { members, .. }
             | Op::Mma { members, .. }
+            | Op::MmaDouble { members, .. }
             | Op::Elect { members, .. }
             | Op::WarpSync { members } => {
                 let lane = exec.trailing_zeros() as usize;
@@ -334,6 +337,16 @@ impl Block {
         }
     }
 
+    /// Who polls much lets others run; what was left to the cluster is done before anything else.
+    #[inline]
+    fn after_access(&mut self, env: &Env<'_>, warp: usize, index: usize, pc: Pc) -> Course {
+        if env.polls < POLLS && env.mail.is_empty() {
+            return Course::Next;
+        }
+        self.warps[warp].fragments[index].pc = pc + 1;
+        Course::Changed
+    }
+
     /// A warp-wide exchange among the lanes of `exec`.
     fn exchange(&mut self, env: &Env<'_>, warp: usize, frame: Frame, pc: Pc, exec: u32) {
         let Some(instr) = env.program.code.get(pc as usize) else {
@@ -381,6 +394,7 @@ impl Block {
                 op, signed, dst, a, ..
             } => exchange::redux(&mut regs, exec, op, signed, dst, a),
             Op::Mma { product, .. } => matrix::mma(&mut regs, exec, product, env.arch),
+            Op::MmaDouble { product, .. } => matrix::mma_double(&mut regs, exec, product),
             &Op::Elect {
                 leader, elected, ..
             } => {
@@ -497,6 +511,9 @@ impl Block {
         self.warps[warp].live &= !exec;
         if self.warps[warp].live == 0 {
             self.abandons(env, warp, pc);
+            if self.done() {
+                self.ends(env, pc);
+            }
         }
         let rest = mask & !exec;
         if rest == 0 {

@@ -322,6 +322,16 @@ pub(crate) enum Alu {
         dst: Slot,
         a: Slot,
     },
+    /// Two 32-bit integers, clamped, side by side; `a` is the upper. What `c` holds moves up by both.
+    PackSaturated {
+        /// Of each: 2, 4, 8 or 16.
+        bits: u8,
+        signed: bool,
+        dst: Slot,
+        a: Slot,
+        b: Slot,
+        c: Option<Slot>,
+    },
     /// Generic ↔ space addresses: adds (or removes) the space's window.
     Cvta {
         space: Space,

@@ -53,8 +53,25 @@ pub(crate) enum AsyncOp {
         a: Reg,
         rank: Slot,
     },
+    /// The rank of the block that a shared address names.
+    RankOf {
+        generic: bool,
+        dst: Slot,
+        a: Reg,
+    },
+    Send(Send),
     ClusterArrive,
     ClusterWait,
+}
+
+/// `st.async`: registers of each lane to shared memory of the cluster, told to an mbarrier beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Send {
+    pub dst: SharedPlace,
+    pub mbarrier: SharedPlace,
+    /// Of each register.
+    pub bytes: u8,
+    pub regs: Vec<Reg>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -65,8 +65,13 @@ pub(crate) enum AtomOp {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtomType {
-    Int { wide: bool, signed: bool },
+    Int {
+        wide: bool,
+        signed: bool,
+    },
     Float(Format),
+    /// Two 16-bit floats side by side.
+    Pair(Format),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,13 +14,13 @@ pub(crate) use alu::{
 };
 pub(crate) use asynchronous::{
     AsyncOp, BulkLoad, BulkPlace, BulkReduce, BulkStore, Copy, Mbarrier, MbarrierAction, PhaseOf,
-    Product, SharedPlace, Side, SourcePlace,
+    Product, Send, SharedPlace, Side, SourcePlace,
 };
 pub(crate) use control::{Barrier, BarrierKind, Call, Passed};
 pub(crate) use memory::{Access, Address, Atom, AtomOp, AtomType, Base, Space};
 pub(crate) use program::{Depends, FrameLayout, Init, Instr, ModuleVariable, Special};
 pub use program::{ParamInfo, Program};
-pub(crate) use warp::{MatrixMove, Mma, Operands, ReduxOp, ShflMode, Sums, VoteMode};
+pub(crate) use warp::{MatrixMove, Mma, MmaDouble, Operands, ReduxOp, ShflMode, Sums, VoteMode};
 
 /// An index into one of a frame's three register files (32-bit, 64-bit, predicate): which one, the
 /// operation's width says.
@@ -93,6 +93,10 @@ pub(crate) enum Op {
     },
     Mma {
         product: Box<Mma>,
+        members: Slot,
+    },
+    MmaDouble {
+        product: Box<MmaDouble>,
         members: Slot,
     },
     Elect {

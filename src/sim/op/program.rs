@@ -31,6 +31,8 @@ pub struct Program {
     pub(crate) max_registers: Option<u32>,
     /// Anything of it works beside the warps.
     pub(crate) asynchronous: bool,
+    /// It may reach other blocks' shared memory.
+    pub(crate) reaches_out: bool,
 }
 
 impl Program {

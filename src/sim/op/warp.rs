@@ -62,6 +62,31 @@ impl Mma {
     }
 }
 
+/// `mma.sync` of float64: 8 or 16 rows and 8 columns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MmaDouble {
+    /// Of 64-bit registers, as the others' are.
+    pub d: Vec<Slot>,
+    pub a: Vec<Slot>,
+    pub b: Vec<Slot>,
+    pub c: Vec<Slot>,
+}
+
+impl MmaDouble {
+    pub(crate) fn rows(&self) -> usize {
+        4 * self.d.len()
+    }
+
+    pub(crate) fn depth(&self) -> usize {
+        4 * self.b.len()
+    }
+
+    /// Multiplications and additions of one execution by a warp.
+    pub(crate) fn flops(&self) -> f64 {
+        2.0 * (self.rows() * 8 * self.depth()) as f64
+    }
+}
+
 /// Element type of a product's sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sums {

@@ -7,7 +7,7 @@ use super::parts::Parts;
 use crate::ptx::ir::{Immediate, Operand};
 use crate::sim::op::{
     AsyncOp, AtomOp, AtomType, BulkLoad, BulkPlace, BulkReduce, BulkStore, Copy, Mbarrier,
-    MbarrierAction, Op, PhaseOf, SharedPlace, Slot, SourcePlace, Space,
+    MbarrierAction, Op, PhaseOf, Send, SharedPlace, Slot, SourcePlace, Space,
 };
 
 impl Decoder<'_> {
@@ -300,6 +300,45 @@ impl Decoder<'_> {
             a: self.src_any(body, p.operand(1)?, ty)?,
             rank: self.src(body, p.operand(2)?, Ty::B32)?,
         }))
+    }
+
+    /// `getctarank`
+    pub(super) fn rank_of(&mut self, body: &mut Body, p: Parts) -> Decoded {
+        let generic = p.space() == Space::Generic;
+        let wide = p.types().last().is_some_and(Ty::wide);
+        // The type is that of the address: the rank is always 32 bits wide.
+        let of = if wide { Ty::B64 } else { Ty::B32 };
+        Ok(asynchronous(AsyncOp::RankOf {
+            generic,
+            dst: self.dst(body, p.operand(0)?, Ty::B32)?,
+            a: self.src_any(body, p.operand(1)?, of)?,
+        }))
+    }
+
+    /// `st.async`
+    pub(super) fn send(&mut self, body: &mut Body, p: Parts) -> Decoded {
+        let ty = p.ty()?;
+        let values = match p.operand(1)? {
+            Operand::Vector(items) => items.as_slice(),
+            other => std::slice::from_ref(other),
+        };
+        if ty.bits < 32
+            || !p.has("mbarrier::complete_tx::bytes")
+            || !matches!(values.len(), 1 | 2 | 4)
+        {
+            return Err(p.unknown());
+        }
+        let dst = self.shared_place(body, p.operand(0)?, Space::Shared)?;
+        let mut regs = Vec::with_capacity(values.len());
+        for value in values {
+            regs.push(self.src_any(body, value, ty)?);
+        }
+        Ok(asynchronous(AsyncOp::Send(Send {
+            dst,
+            mbarrier: self.shared_place(body, p.operand(2)?, Space::Shared)?,
+            bytes: ty.bits / 8,
+            regs,
+        })))
     }
 
     pub(super) fn cluster_barrier(&mut self, p: Parts) -> Decoded {

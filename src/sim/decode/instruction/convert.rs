@@ -90,6 +90,9 @@ impl Decoder<'_> {
     }
 
     pub(super) fn cvt(&mut self, body: &mut Body, p: Parts) -> Decoded {
+        if p.has("pack") {
+            return self.cvt_pack(body, p);
+        }
         if let Some(op) = self.cvt_small(body, p)? {
             return Ok(op);
         }
@@ -97,9 +100,7 @@ impl Decoder<'_> {
         let &[to, from] = types.as_slice() else {
             return Err(p.unknown());
         };
-        if p.any(&["pack", "satfinite", "rs"])
-            || p.instruction.modifiers.iter().any(|m| unknown_float(m))
-        {
+        if p.any(&["satfinite", "rs"]) || p.instruction.modifiers.iter().any(|m| unknown_float(m)) {
             return Err(p.unknown());
         }
         let side = |ty: Ty| -> Result<CvtType, String> {
@@ -132,6 +133,40 @@ impl Decoder<'_> {
         let dst = self.dst_any(body, p.operand(0)?, to)?;
         let a = self.src_any(body, p.operand(1)?, from)?;
         Ok(Op::Alu(Alu::Convert { cvt, dst, a }))
+    }
+
+    /// `cvt.pack.sat`: the pair's type, that of what is clamped, and where a third operand goes on.
+    fn cvt_pack(&mut self, body: &mut Body, p: Parts) -> Decoded {
+        let modifiers: Vec<&str> = (p.instruction.modifiers.iter())
+            .map(String::as_str)
+            .collect();
+        let ["pack", "sat", to, "s32", rest @ ..] = modifiers.as_slice() else {
+            return Err(p.unknown());
+        };
+        let signed = to.starts_with('s');
+        let bits = match &to[1..] {
+            "16" if rest.is_empty() => 16,
+            "8" if *rest == ["b32"] => 8,
+            "4" if *rest == ["b32"] => 4,
+            "2" if *rest == ["b32"] => 2,
+            _ => return Err(p.unknown()),
+        };
+        let dst = self.dst(body, p.operand(0)?, Ty::B32)?;
+        let a = self.src(body, p.operand(1)?, Ty::B32)?;
+        let b = self.src(body, p.operand(2)?, Ty::B32)?;
+        let c = if rest.is_empty() {
+            None
+        } else {
+            Some(self.src(body, p.operand(3)?, Ty::B32)?)
+        };
+        Ok(Op::Alu(Alu::PackSaturated {
+            bits,
+            signed,
+            dst,
+            a,
+            b,
+            c,
+        }))
     }
 
     /// Conversions to and from 8-bit floats, and to tf32.

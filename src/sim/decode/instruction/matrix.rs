@@ -5,7 +5,9 @@ use super::super::{Body, Decoder};
 use super::Decoded;
 use super::parts::Parts;
 use crate::ptx::ir::{Immediate, Operand};
-use crate::sim::op::{AsyncOp, MatrixMove, Mma, Op, Operands, Product, Side, Slot, Sums};
+use crate::sim::op::{
+    AsyncOp, MatrixMove, Mma, MmaDouble, Op, Operands, Product, Side, Slot, Sums,
+};
 
 impl Decoder<'_> {
     /// `wgmma.…`
@@ -27,6 +29,9 @@ impl Decoder<'_> {
 
     /// `mma.sync` of 16 rows and 8 columns.
     pub(super) fn mma(&mut self, body: &mut Body, p: Parts) -> Decoded {
+        if p.has("f64") {
+            return self.mma_double(body, p);
+        }
         let saturates = p.has("satfinite");
         let modifiers: Vec<&str> = (p.instruction.modifiers.iter())
             .map(String::as_str)
@@ -79,22 +84,62 @@ impl Decoder<'_> {
                 c_type,
                 d_type,
                 saturates,
-                d: self.registers_of(body, p, 0, parts(d_type))?,
-                a: self.registers_of(body, p, 1, 2 * rows)?,
-                b: self.registers_of(body, p, 2, rows)?,
-                c: self.registers_of(body, p, 3, parts(c_type))?,
+                d: self.registers_of(body, p, 0, parts(d_type), Ty::B32)?,
+                a: self.registers_of(body, p, 1, 2 * rows, Ty::B32)?,
+                b: self.registers_of(body, p, 2, rows, Ty::B32)?,
+                c: self.registers_of(body, p, 3, parts(c_type), Ty::B32)?,
             }),
             members: self.constant(body, u64::from(u32::MAX), Ty::B32).slot,
         })
     }
 
-    /// A vector of 32-bit registers, or one of them alone; the first operand is written.
+    fn mma_double(&mut self, body: &mut Body, p: Parts) -> Decoded {
+        let modifiers: Vec<&str> = (p.instruction.modifiers.iter())
+            .map(String::as_str)
+            .filter(|modifier| *modifier != "rn")
+            .collect();
+        let [
+            "sync",
+            "aligned",
+            shape,
+            "row",
+            "col",
+            "f64",
+            "f64",
+            "f64",
+            "f64",
+        ] = modifiers.as_slice()
+        else {
+            return Err(p.unknown());
+        };
+        let (halves, quarters) = match *shape {
+            "m8n8k4" => (1, 1),
+            "m16n8k4" => (2, 1),
+            "m16n8k8" => (2, 2),
+            "m16n8k16" => (2, 4),
+            _ => return Err(p.unknown()),
+        };
+        let mut of = |at: usize, wanted: usize| self.registers_of(body, p, at, wanted, Ty::B64);
+        let product = Box::new(MmaDouble {
+            d: of(0, 2 * halves)?,
+            a: of(1, halves * quarters)?,
+            b: of(2, quarters)?,
+            c: of(3, 2 * halves)?,
+        });
+        Ok(Op::MmaDouble {
+            product,
+            members: self.constant(body, u64::from(u32::MAX), Ty::B32).slot,
+        })
+    }
+
+    /// A vector of registers, or one of them alone; the first operand is written.
     fn registers_of(
         &mut self,
         body: &mut Body,
         p: Parts,
         at: usize,
         wanted: usize,
+        ty: Ty,
     ) -> Result<Vec<Slot>, String> {
         let items = match p.operand(at)? {
             Operand::Vector(items) => items.as_slice(),
@@ -111,9 +156,9 @@ impl Decoder<'_> {
         let mut slots = Vec::new();
         for item in items {
             slots.push(if at == 0 {
-                self.dst(body, item, Ty::B32)?
+                self.dst(body, item, ty)?
             } else {
-                self.src(body, item, Ty::B32)?
+                self.src(body, item, ty)?
             });
         }
         Ok(slots)
@@ -154,7 +199,7 @@ impl Decoder<'_> {
             _ => return Err(p.unknown()),
         };
         let wanted = usize::from(columns) / if halves { 4 } else { 2 };
-        let d = self.registers_of(body, p, 0, wanted)?;
+        let d = self.registers_of(body, p, 0, wanted, Ty::B32)?;
         let a = match p.operand(1)? {
             Operand::Vector(items) => {
                 let [a, b, c, d] = items.as_slice() else {

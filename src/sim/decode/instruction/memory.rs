@@ -19,7 +19,10 @@ impl Decoder<'_> {
     }
 
     pub(super) fn store(&mut self, body: &mut Body, p: Parts) -> Decoded {
-        if p.any(&["async", "bulk"]) {
+        if p.has("async") {
+            return self.send(body, p);
+        }
+        if p.has("bulk") {
             return Err(p.unknown());
         }
         Ok(Op::Store(Box::new(self.access(
@@ -54,11 +57,12 @@ impl Decoder<'_> {
         let ty = p.ty()?;
         let kind = match ty.kind {
             Kind::Float(format) => AtomType::Float(format),
+            Kind::Packed(format) => AtomType::Pair(format),
             Kind::Bits | Kind::Unsigned | Kind::Signed if ty.bits >= 32 => AtomType::Int {
                 wide: ty.wide(),
                 signed: ty.signed(),
             },
-            Kind::Bits | Kind::Unsigned | Kind::Signed | Kind::Packed(_) | Kind::Predicate => {
+            Kind::Bits | Kind::Unsigned | Kind::Signed | Kind::Predicate => {
                 return Err(p.unknown());
             }
         };

@@ -78,6 +78,7 @@ impl Decoder<'_> {
             "ldmatrix" | "stmatrix" => self.move_matrix(body, p),
             "setmaxnreg" => self.set_registers(p),
             "mapa" => self.map_shared(body, p),
+            "getctarank" => self.rank_of(body, p),
             "prefetch" | "prefetchu" | "nanosleep" | "pmevent" | "griddepcontrol"
             | "applypriority" | "discard" => Ok(Op::Nothing),
             "createpolicy" => {

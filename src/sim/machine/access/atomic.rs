@@ -1,6 +1,7 @@
 //! Atomics and reductions in global and shared memory, lane after lane.
 
 use super::super::regs::Wide;
+use super::super::warp::Warp;
 use super::super::{Block, Env, Stop};
 use super::count::{Pattern, count_atomic, count_global, count_shared};
 use super::fault::{refused, uninitialised};
@@ -11,6 +12,7 @@ use super::{At, by, lanes};
 use crate::sim::float::{self, Format, Rounding};
 use crate::sim::memory::Cursor;
 use crate::sim::op::{Atom, AtomOp, AtomType, FloatOp};
+use crate::sim::shared::{By, Shared};
 
 impl Block {
     pub(super) fn atomic_global(
@@ -85,49 +87,56 @@ impl Block {
         at: At,
         atom: &Atom,
     ) -> Result<(), Stop> {
-        let bytes = atom_bytes(atom.ty) as u32;
-        count_atomic(env, addresses, at, false);
-        let mut seen = Hazards::default();
-        let Self {
-            warps,
-            shared,
-            knowledge,
-            actors,
-            ..
-        } = self;
-        let by = &by(*actors, knowledge, at);
-        let mut regs = warps[at.warp].regs(at.frame);
-        shared.begin_request();
-        for lane in lanes(at.mask) {
-            let address = addresses[lane] as u32;
-            check_shared(env, shared, at.pc, address, bytes.max(4), lane)?;
-            let word = (address / 4) as usize;
-            let (value, swap) = (
-                get(&regs, atom.value, lane),
-                atom.swap.map_or(0, |reg| get(&regs, reg, lane)),
-            );
-            let words = (bytes / 4).max(1) as usize;
-            let mut old = 0;
-            for part in 0..words {
-                seen.note(shared.read(word + part, 0xf, true, by));
-                old |= u64::from(shared.word(word + part)) << (32 * part);
-            }
-            let new = apply(atom.op, atom.ty, old, value, swap, Subnormals::Kept);
-            for part in 0..words {
-                seen.race(shared.write(word + part, 0xf, true, false, by));
-                shared.set_word(word + part, (new >> (32 * part)) as u32);
-            }
-            if let Some(dst) = atom.dst {
-                put(&mut regs, dst, lane, old);
-            }
-        }
-        if atom.op == AtomOp::Exch {
-            seen.undefined = false;
-        }
-        count_shared(env, shared, at, bytes);
-        seen.report(env, at.pc);
-        Ok(())
+        let by = &by(self.actors, &self.knowledge, at);
+        let (warp, shared) = (&mut self.warps[at.warp], &mut self.shared);
+        update(env, warp, shared, by, addresses, at, atom)
     }
+}
+
+/// An atomic on shared memory.
+pub(super) fn update(
+    env: &mut Env<'_>,
+    warp: &mut Warp,
+    shared: &mut Shared,
+    by: &By<'_>,
+    addresses: &Wide,
+    at: At,
+    atom: &Atom,
+) -> Result<(), Stop> {
+    let bytes = atom_bytes(atom.ty) as u32;
+    count_atomic(env, addresses, at, false);
+    let mut seen = Hazards::default();
+    let mut regs = warp.regs(at.frame);
+    shared.begin_request();
+    for lane in lanes(at.mask) {
+        let address = addresses[lane] as u32;
+        check_shared(env, shared, at.pc, address, bytes.max(4), lane)?;
+        let word = (address / 4) as usize;
+        let (value, swap) = (
+            get(&regs, atom.value, lane),
+            atom.swap.map_or(0, |reg| get(&regs, reg, lane)),
+        );
+        let words = (bytes / 4).max(1) as usize;
+        let mut old = 0;
+        for part in 0..words {
+            seen.note(shared.read(word + part, 0xf, true, by));
+            old |= u64::from(shared.word(word + part)) << (32 * part);
+        }
+        let new = apply(atom.op, atom.ty, old, value, swap, Subnormals::Kept);
+        for part in 0..words {
+            seen.race(shared.write(word + part, 0xf, true, false, by));
+            shared.set_word(word + part, (new >> (32 * part)) as u32);
+        }
+        if let Some(dst) = atom.dst {
+            put(&mut regs, dst, lane, old);
+        }
+    }
+    if atom.op == AtomOp::Exch {
+        seen.undefined = false;
+    }
+    count_shared(env, shared, at, bytes);
+    seen.report(env, at.pc);
+    Ok(())
 }
 
 pub(in crate::sim::machine) fn atom_bytes(ty: AtomType) -> usize {
@@ -140,6 +149,7 @@ pub(in crate::sim::machine) fn atom_bytes(ty: AtomType) -> usize {
             }
         }
         AtomType::Float(format) => format.bits() as usize / 8,
+        AtomType::Pair(_) => 4,
     }
 }
 
@@ -164,7 +174,9 @@ pub(in crate::sim::machine) fn apply(
         (AtomOp::Cas, _) => {
             let keep = match ty {
                 AtomType::Int { wide: true, .. } => u64::MAX,
-                AtomType::Int { wide: false, .. } | AtomType::Float(_) => u64::from(u32::MAX),
+                AtomType::Int { wide: false, .. } | AtomType::Float(_) | AtomType::Pair(_) => {
+                    u64::from(u32::MAX)
+                }
             };
             if old & keep == value & keep {
                 swap
@@ -188,6 +200,21 @@ pub(in crate::sim::machine) fn apply(
                 old,
                 value,
             ))
+        }
+        (op @ (AtomOp::Add | AtomOp::Min | AtomOp::Max), AtomType::Pair(format)) => {
+            let half = |shift: u32| {
+                let of = |bits: u64| bits >> shift & 0xffff;
+                let new = apply(
+                    op,
+                    AtomType::Float(format),
+                    of(old),
+                    of(value),
+                    0,
+                    subnormals,
+                );
+                (new & 0xffff) << shift
+            };
+            half(16) | half(0)
         }
         (AtomOp::Min, AtomType::Float(format)) => {
             float::binary(format, FloatOp::Min, Rounding::NearestEven, old, value)

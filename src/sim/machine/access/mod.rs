@@ -10,6 +10,7 @@ mod hazard;
 mod lane;
 mod local;
 mod matrix;
+mod remote;
 mod shared;
 
 use super::regs::{LANES, Regs, Wide};
@@ -25,6 +26,7 @@ pub(super) use count::{count_copy, count_shared};
 pub(super) use fault::{fault, misaligned, refused, uninitialised};
 pub(super) use global::report_overwrite;
 pub(super) use hazard::{Hazards, report_race};
+pub(super) use remote::{Remote, Visit};
 pub(super) use shared::check_shared;
 
 /// Where an access happens.
@@ -105,6 +107,7 @@ impl Block {
             (Space::Global | Space::Generic, Direction::Store) => {
                 self.store_global(env, addresses, at, access)
             }
+            (Space::Shared, _) if self.leaves(env, addresses, at) => Ok(()),
             (Space::Shared, Direction::Load) => self.load_shared(env, addresses, at, access),
             (Space::Shared, Direction::Store) => self.store_shared(env, addresses, at, access),
             (Space::Local, Direction::Load) => self.load_local(env, addresses, at, access),
@@ -144,6 +147,7 @@ impl Block {
             at,
             |block, space, addresses, at| match space {
                 Space::Global | Space::Generic => block.atomic_global(env, addresses, at, atom),
+                Space::Shared if block.leaves(env, addresses, at) => Ok(()),
                 Space::Shared => block.atomic_shared(env, addresses, at, atom),
                 Space::Local | Space::Const | Space::Param => Err(fault(
                     env,

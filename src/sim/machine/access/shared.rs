@@ -1,6 +1,7 @@
 //! Loads and stores in shared memory: bank conflicts counted, races and unwritten words noted.
 
 use super::super::regs::{LANES, Regs, Wide};
+use super::super::warp::Warp;
 use super::super::{Block, Env, SHARED_BASE, Stop};
 use super::count::count_shared;
 use super::fault::{fault, misaligned};
@@ -10,7 +11,7 @@ use super::{At, by, lanes};
 use crate::sim::finding::FindingKind;
 use crate::sim::footprint::{Extent, Footprint};
 use crate::sim::op::{Access, Pc, Reg};
-use crate::sim::shared::Shared;
+use crate::sim::shared::{By, Shared};
 
 impl Block {
     pub(super) fn load_shared(
@@ -20,71 +21,9 @@ impl Block {
         at: At,
         access: &Access,
     ) -> Result<(), Stop> {
-        let bytes = u32::from(access.bytes);
-        let total = bytes * u32::from(access.count);
-        let extent = check_all_shared(env, &self.shared, at, addresses, total)?;
-        let Self {
-            warps,
-            shared,
-            knowledge,
-            actors,
-            ..
-        } = self;
-        let by = &by(*actors, knowledge, at);
-        let mut regs = warps[at.warp].regs(at.frame);
-        let mut seen = Hazards::default();
-        shared.begin_request();
-        let mut footprint = Footprint::new();
-        if total >= 4 && footprint.cover(addresses, at.mask, total, extent) {
-            shared.count_all(&footprint);
-            if env.options.checks {
-                for words in footprint.runs() {
-                    seen.note(shared.check_read_run(words, access.strong, by));
-                }
-            }
-        } else {
-            let mut previous = u64::MAX;
-            for lane in lanes(at.mask) {
-                let address = addresses[lane];
-                if address == previous {
-                    continue;
-                }
-                previous = address;
-                for byte in (address as u32..address as u32 + total).step_by(bytes as usize) {
-                    let first = byte as usize / 4;
-                    let mask = ((1 << bytes.min(4)) - 1) << (byte % 4);
-                    for word in first..first + (bytes as usize / 4).max(1) {
-                        seen.note(shared.read(word, mask, access.strong, by));
-                    }
-                }
-            }
-        }
-        let regs_of = &access.regs[..usize::from(access.count)];
-        let narrow = bytes == 4 && regs_of.iter().all(|reg| !reg.wide);
-        match regs_of.len() {
-            1 if narrow => gather::<1>(shared.words(), &mut regs, addresses, at.mask, regs_of),
-            2 if narrow => gather::<2>(shared.words(), &mut regs, addresses, at.mask, regs_of),
-            4 if narrow => gather::<4>(shared.words(), &mut regs, addresses, at.mask, regs_of),
-            _ => {
-                for (index, reg) in regs_of.iter().enumerate() {
-                    let offset = index as u32 * bytes;
-                    for lane in lanes(at.mask) {
-                        let place = addresses[lane] as u32 + offset;
-                        let low = u64::from(shared.word(place as usize / 4));
-                        let value = match bytes {
-                            8 => u64::from(shared.word(place as usize / 4 + 1)) << 32 | low,
-                            4 => low,
-                            _ => low >> (8 * (place % 4)) & ((1 << (8 * bytes)) - 1),
-                        };
-                        let value = extend(value, access.bytes, access.signed);
-                        put(&mut regs, *reg, lane, value);
-                    }
-                }
-            }
-        }
-        count_shared(env, shared, at, total);
-        seen.report(env, at.pc);
-        Ok(())
+        let by = &by(self.actors, &self.knowledge, at);
+        let (warp, shared) = (&mut self.warps[at.warp], &mut self.shared);
+        load(env, warp, shared, by, addresses, at, access)
     }
 
     pub(super) fn store_shared(
@@ -94,84 +33,159 @@ impl Block {
         at: At,
         access: &Access,
     ) -> Result<(), Stop> {
-        let bytes = u32::from(access.bytes);
-        let total = bytes * u32::from(access.count);
-        let mut seen = Hazards::default();
-        let Self {
-            warps,
-            shared,
-            knowledge,
-            actors,
-            ..
-        } = self;
-        let by = &by(*actors, knowledge, at);
-        let regs = warps[at.warp].regs(at.frame);
-        shared.begin_request();
-        let mut footprint = Footprint::new();
-        let extent = check_all_shared(env, shared, at, addresses, total)?;
-        if bytes == 4
-            && footprint.cover(addresses, at.mask, total, extent)
-            && footprint.distinct() == at.mask.count_ones() * total / 4
-            && footprint
-                .runs()
-                .all(|words| shared.may_write_run(words, by))
-        {
-            // No lane writes what another one writes, and nobody's work is overtaken but perhaps asynchronous reading.
-            shared.count_all(&footprint);
-            if env.options.checks {
-                for words in footprint.runs() {
-                    let [from, to] = [words.start, words.end].map(|word| 4 * word as u32);
-                    seen.race(shared.overwrites_reading(from, to, by));
-                    shared.note_write_run(words, access.strong, by);
-                }
+        let by = &by(self.actors, &self.knowledge, at);
+        let (warp, shared) = (&mut self.warps[at.warp], &mut self.shared);
+        store(env, warp, shared, by, addresses, at, access)
+    }
+}
+
+#[inline]
+pub(super) fn load(
+    env: &mut Env<'_>,
+    warp: &mut Warp,
+    shared: &mut Shared,
+    by: &By<'_>,
+    addresses: &Wide,
+    at: At,
+    access: &Access,
+) -> Result<(), Stop> {
+    let bytes = u32::from(access.bytes);
+    let total = bytes * u32::from(access.count);
+    let extent = check_all_shared(env, shared, at, addresses, total)?;
+    let mut regs = warp.regs(at.frame);
+    let mut seen = Hazards::default();
+    shared.begin_request();
+    let mut footprint = Footprint::new();
+    if total >= 4 && footprint.cover(addresses, at.mask, total, extent) {
+        shared.count_all(&footprint);
+        if env.options.checks {
+            for words in footprint.runs() {
+                seen.note(shared.check_read_run(words, access.strong, by));
             }
-            let words = shared.words_mut();
-            for (index, reg) in access.regs[..usize::from(access.count)].iter().enumerate() {
-                for lane in lanes(at.mask) {
-                    words[addresses[lane] as u32 as usize / 4 + index] =
-                        get(&regs, *reg, lane) as u32;
-                }
-            }
-            count_shared(env, shared, at, total);
-            seen.report(env, at.pc);
-            return Ok(());
         }
+    } else {
+        let mut previous = u64::MAX;
         for lane in lanes(at.mask) {
-            let address = addresses[lane] as u32;
-            seen.race(shared.overwrites_reading(address, address + total, by));
-            for (index, reg) in access.regs[..usize::from(access.count)].iter().enumerate() {
-                let value = get(&regs, *reg, lane);
-                let place = address + index as u32 * bytes;
-                let word = (place / 4) as usize;
-                let mut one = |word: usize, mask: u32, keep: u32, value: u32| {
-                    let old = shared.word(word);
-                    let value = old & keep | value;
-                    seen.race(shared.write(word, mask, access.strong, old == value, by));
-                    shared.set_word(word, value);
-                };
-                match bytes {
-                    4 => one(word, 0xf, 0, value as u32),
-                    8 => {
-                        one(word, 0xf, 0, value as u32);
-                        one(word + 1, 0xf, 0, (value >> 32) as u32);
-                    }
-                    _ => {
-                        let shift = place % 4;
-                        let part = ((1u32 << (8 * bytes)) - 1) << (8 * shift);
-                        one(
-                            word,
-                            ((1 << bytes) - 1) << shift,
-                            !part,
-                            (value as u32) << (8 * shift) & part,
-                        );
-                    }
+            let address = addresses[lane];
+            if address == previous {
+                continue;
+            }
+            previous = address;
+            for byte in (address as u32..address as u32 + total).step_by(bytes as usize) {
+                let first = byte as usize / 4;
+                let mask = ((1 << bytes.min(4)) - 1) << (byte % 4);
+                for word in first..first + (bytes as usize / 4).max(1) {
+                    seen.note(shared.read(word, mask, access.strong, by));
                 }
+            }
+        }
+    }
+    let regs_of = &access.regs[..usize::from(access.count)];
+    let narrow = bytes == 4 && regs_of.iter().all(|reg| !reg.wide);
+    match regs_of.len() {
+        1 if narrow => gather::<1>(shared.words(), &mut regs, addresses, at.mask, regs_of),
+        2 if narrow => gather::<2>(shared.words(), &mut regs, addresses, at.mask, regs_of),
+        4 if narrow => gather::<4>(shared.words(), &mut regs, addresses, at.mask, regs_of),
+        _ => {
+            for (index, reg) in regs_of.iter().enumerate() {
+                let offset = index as u32 * bytes;
+                for lane in lanes(at.mask) {
+                    let place = addresses[lane] as u32 + offset;
+                    let low = u64::from(shared.word(place as usize / 4));
+                    let value = match bytes {
+                        8 => u64::from(shared.word(place as usize / 4 + 1)) << 32 | low,
+                        4 => low,
+                        _ => low >> (8 * (place % 4)) & ((1 << (8 * bytes)) - 1),
+                    };
+                    let value = extend(value, access.bytes, access.signed);
+                    put(&mut regs, *reg, lane, value);
+                }
+            }
+        }
+    }
+    count_shared(env, shared, at, total);
+    seen.report(env, at.pc);
+    Ok(())
+}
+
+#[inline]
+pub(super) fn store(
+    env: &mut Env<'_>,
+    warp: &mut Warp,
+    shared: &mut Shared,
+    by: &By<'_>,
+    addresses: &Wide,
+    at: At,
+    access: &Access,
+) -> Result<(), Stop> {
+    let bytes = u32::from(access.bytes);
+    let total = bytes * u32::from(access.count);
+    let mut seen = Hazards::default();
+    let regs = warp.regs(at.frame);
+    shared.begin_request();
+    let mut footprint = Footprint::new();
+    let extent = check_all_shared(env, shared, at, addresses, total)?;
+    if bytes == 4
+        && footprint.cover(addresses, at.mask, total, extent)
+        && footprint.distinct() == at.mask.count_ones() * total / 4
+        && footprint
+            .runs()
+            .all(|words| shared.may_write_run(words, by))
+    {
+        // No lane writes what another one writes, and nobody's work is overtaken but perhaps asynchronous reading.
+        shared.count_all(&footprint);
+        if env.options.checks {
+            for words in footprint.runs() {
+                let [from, to] = [words.start, words.end].map(|word| 4 * word as u32);
+                seen.race(shared.overwrites_reading(from, to, by));
+                shared.note_write_run(words, access.strong, by);
+            }
+        }
+        let words = shared.words_mut();
+        for (index, reg) in access.regs[..usize::from(access.count)].iter().enumerate() {
+            for lane in lanes(at.mask) {
+                words[addresses[lane] as u32 as usize / 4 + index] = get(&regs, *reg, lane) as u32;
             }
         }
         count_shared(env, shared, at, total);
         seen.report(env, at.pc);
-        Ok(())
+        return Ok(());
     }
+    for lane in lanes(at.mask) {
+        let address = addresses[lane] as u32;
+        seen.race(shared.overwrites_reading(address, address + total, by));
+        for (index, reg) in access.regs[..usize::from(access.count)].iter().enumerate() {
+            let value = get(&regs, *reg, lane);
+            let place = address + index as u32 * bytes;
+            let word = (place / 4) as usize;
+            let mut one = |word: usize, mask: u32, keep: u32, value: u32| {
+                let old = shared.word(word);
+                let value = old & keep | value;
+                seen.race(shared.write(word, mask, access.strong, old == value, by));
+                shared.set_word(word, value);
+            };
+            match bytes {
+                4 => one(word, 0xf, 0, value as u32),
+                8 => {
+                    one(word, 0xf, 0, value as u32);
+                    one(word + 1, 0xf, 0, (value >> 32) as u32);
+                }
+                _ => {
+                    let shift = place % 4;
+                    let part = ((1u32 << (8 * bytes)) - 1) << (8 * shift);
+                    one(
+                        word,
+                        ((1 << bytes) - 1) << shift,
+                        !part,
+                        (value as u32) << (8 * shift) & part,
+                    );
+                }
+            }
+        }
+    }
+    count_shared(env, shared, at, total);
+    seen.report(env, at.pc);
+    Ok(())
 }
 
 #[inline(always)]

@@ -59,6 +59,33 @@ pub(super) fn convert_packed(
     regs.set_n(mask, dst, &out);
 }
 
+/// Two clamped integers side by side, below what `c` holds.
+pub(super) fn pack_saturated(
+    regs: &mut Regs<'_>,
+    mask: u32,
+    (bits, signed): (u8, bool),
+    dst: Slot,
+    [a, b]: [Slot; 2],
+    c: Option<Slot>,
+) {
+    let (least, most) = if signed {
+        (-1i64 << (bits - 1), (1i64 << (bits - 1)) - 1)
+    } else {
+        (0, (1i64 << bits) - 1)
+    };
+    let clamped = |value: u32| {
+        let value = i64::from(value as i32).clamp(least, most);
+        value as u64 & field(bits)
+    };
+    let (x, y) = (regs.n(a), regs.n(b));
+    let above = c.map_or([0; LANES], |slot| regs.n(slot));
+    let out = std::array::from_fn(|lane| {
+        let both = clamped(x[lane]) << bits | clamped(y[lane]);
+        (u64::from(above[lane]) << (2 * bits) | both) as u32
+    });
+    regs.set_n(mask, dst, &out);
+}
+
 pub(super) fn pack(regs: &mut Regs<'_>, mask: u32, dst: Reg, parts: &[Piece]) {
     let mut out: Wide = [0; LANES];
     for part in parts {

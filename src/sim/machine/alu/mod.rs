@@ -420,6 +420,14 @@ pub(super) fn execute(alu: &Alu, regs: &mut Regs<'_>, mask: u32, carry: &mut u32
             dst,
             a,
         } => regs.n1(mask, dst, a, |a| to_tf32(a, rounding, relu)),
+        Alu::PackSaturated {
+            bits,
+            signed,
+            dst,
+            a,
+            b,
+            c,
+        } => convert::pack_saturated(regs, mask, (bits, signed), dst, [a, b], c),
         Alu::Cvta {
             space,
             to_generic,

@@ -1,7 +1,7 @@
 //! Bulk copies: bytes or boxes of tensors between global and shared memory.
 
 use super::super::access::{
-    At, Subnormals, addresses, apply, atom_bytes, fault, lanes, misaligned, refused,
+    At, Subnormals, Visit, addresses, apply, atom_bytes, fault, lanes, misaligned, refused,
     report_overwrite, report_race, uninitialised,
 };
 use super::super::regs::LANES;
@@ -13,7 +13,8 @@ use crate::sim::finding::FindingKind;
 use crate::sim::float::{self, Format, Rounding};
 use crate::sim::memory::{Author, Cursor};
 use crate::sim::op::{
-    Address, AtomOp, AtomType, BulkLoad, BulkPlace, BulkReduce, BulkStore, FloatOp, Pc, Slot, Space,
+    Address, AtomOp, AtomType, BulkLoad, BulkPlace, BulkReduce, BulkStore, FloatOp, Pc, Send, Slot,
+    Space,
 };
 use crate::sim::shared::By;
 use crate::sim::tensor_map::{Swizzle, TensorMap};
@@ -111,6 +112,36 @@ impl Block {
         Ok(())
     }
 
+    /// `st.async`: registers to another block's shared memory, told to an mbarrier there.
+    pub(super) fn send(&mut self, env: &mut Env<'_>, at: At, send: &Send) -> Result<(), Stop> {
+        let targets = self.shared_addresses(at, send.dst);
+        let mbarriers = self.shared_addresses(at, send.mbarrier);
+        for lane in lanes(at.mask) {
+            let (rank, address) = resolve(targets[lane] as u32, self.rank());
+            let (_, mbarrier) = resolve(mbarriers[lane] as u32, self.rank());
+            let regs = self.warps[at.warp].regs(at.frame);
+            let mut data = Vec::new();
+            for reg in &send.regs {
+                let value = regs.any(*reg)[lane];
+                data.extend(&value.to_le_bytes()[..usize::from(send.bytes)]);
+            }
+            if !address.is_multiple_of(data.len() as u32) {
+                return Err(misaligned(env, at.pc, u64::from(address), data.len()));
+            }
+            count(env, at.pc, data.len() as u64, 1);
+            env.mail.push(super::Mail::Deliver(Box::new(Delivery {
+                data,
+                swizzle: Swizzle::None,
+                address,
+                mbarrier,
+                ranks: vec![rank],
+                knows: self.knowledge[at.warp].clone(),
+                pc: at.pc,
+            })));
+        }
+        Ok(())
+    }
+
     /// Writes what a bulk load brings, and tells the mbarrier.
     fn receive(&mut self, env: &mut Env<'_>, delivery: &Delivery) -> Result<(), Stop> {
         let Delivery {
@@ -126,6 +157,14 @@ impl Block {
         let end = self.inside(env, *pc, *address, length)?;
         let actor = self.reported_to(env, *pc, *mbarrier)?;
         let epoch = self.next_epoch(actor);
+        self.visited(
+            env,
+            Visit {
+                actor,
+                epoch,
+                pc: *pc,
+            },
+        );
         let by = By {
             actor,
             epoch,

@@ -1,7 +1,7 @@
 //! Mbarriers: arrivals, bytes, phases, and who waits for them. An mbarrier's words in shared memory are opaque;
 //! its state is kept beside them.
 
-use super::super::access::{At, check_shared, fault, lanes};
+use super::super::access::{At, Visit, check_shared, fault, lanes};
 use super::super::regs::LANES;
 use super::super::warp::State;
 use super::super::{Block, Env, Stop};
@@ -71,6 +71,8 @@ pub(in crate::sim::machine) struct Arrival {
     pub expects: u32,
     pub drops: bool,
     pub knows: Knowledge,
+    /// Who arrives.
+    pub by: Visit,
     pub pc: Pc,
 }
 
@@ -83,17 +85,28 @@ impl Block {
         op: &op::Mbarrier,
     ) -> Result<Step, Stop> {
         let places = self.shared_addresses(at, op.place);
-        let own = |address: u64| address as u32 & super::OWN as u32;
+        let rank = self.rank();
+        let own = |env: &Env<'_>, address: u64| match resolve(address as u32, rank) {
+            (found, address) if found == rank => Ok(address),
+            _ => Err(fault(
+                env,
+                at.pc,
+                FindingKind::Unsupported,
+                "an mbarrier of another block: only arrivals reach it here",
+            )),
+        };
         match op.action {
             MbarrierAction::Initialise { count } => {
                 let counts = self.warps[at.warp].regs(at.frame).n(count);
                 for lane in lanes(at.mask) {
-                    self.initialise(env, at, own(places[lane]), counts[lane], lane)?;
+                    let address = own(env, places[lane])?;
+                    self.initialise(env, at, address, counts[lane], lane)?;
                 }
             }
             MbarrierAction::Invalidate => {
                 for lane in lanes(at.mask) {
-                    self.asynchronous.mbarriers.remove(&own(places[lane]));
+                    let address = own(env, places[lane])?;
+                    self.asynchronous.mbarriers.remove(&address);
                 }
             }
             MbarrierAction::Arrive {
@@ -107,7 +120,13 @@ impl Block {
                 let bytes = expects.map_or([0; LANES], |slot| regs.n(slot));
                 for lane in lanes(at.mask) {
                     let (rank, address) = resolve(places[lane] as u32, self.rank());
+                    let actor = self.actors.warp(at.warp);
                     let arrival = Arrival {
+                        by: Visit {
+                            actor,
+                            epoch: self.knowledge[at.warp].seen[actor],
+                            pc: at.pc,
+                        },
                         address,
                         count: counts[lane],
                         expects: bytes[lane],
@@ -131,13 +150,14 @@ impl Block {
             MbarrierAction::Expect { bytes } => {
                 let bytes = self.warps[at.warp].regs(at.frame).n(bytes);
                 for lane in lanes(at.mask) {
-                    self.barrier_at(env, at.pc, own(places[lane]))?.bytes += i64::from(bytes[lane]);
+                    let address = own(env, places[lane])?;
+                    self.barrier_at(env, at.pc, address)?.bytes += i64::from(bytes[lane]);
                 }
             }
             MbarrierAction::Complete { bytes } => {
                 let bytes = self.warps[at.warp].regs(at.frame).n(bytes);
                 for lane in lanes(at.mask) {
-                    let address = own(places[lane]);
+                    let address = own(env, places[lane])?;
                     self.barrier_at(env, at.pc, address)?.bytes -= i64::from(bytes[lane]);
                     self.settle_mbarrier(env, address);
                 }
@@ -147,11 +167,12 @@ impl Block {
                 phase,
                 suspends,
             } => {
-                let first = own(places[at.mask.trailing_zeros() as usize & (LANES - 1)]);
-                let together = lanes(at.mask).all(|lane| own(places[lane]) == first);
+                let lead = places[at.mask.trailing_zeros() as usize & (LANES - 1)];
+                let first = own(env, lead)?;
+                let together = lanes(at.mask).all(|lane| places[lane] == lead);
                 let mut over = 0u32;
                 for lane in lanes(at.mask) {
-                    let address = own(places[lane]);
+                    let address = own(env, places[lane])?;
                     let barrier = self.barrier_at(env, at.pc, address)?;
                     let now = barrier.phase;
                     let known = barrier.completed.clone();
@@ -310,6 +331,11 @@ impl Block {
                     expects: 0,
                     drops: false,
                     knows,
+                    by: Visit {
+                        actor: copies,
+                        epoch,
+                        pc: at.pc,
+                    },
                     pc: at.pc,
                 },
             )?;

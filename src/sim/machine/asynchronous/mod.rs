@@ -12,7 +12,7 @@ mod registers;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::access::{At, addresses, fault};
+use super::access::{At, Remote, addresses, fault};
 use super::regs::Wide;
 use super::{Block, Env, Stop, window};
 use crate::sim::causal::Layout;
@@ -33,21 +33,26 @@ pub(super) enum Mail {
         arrival: Arrival,
     },
     Deliver(Box<Delivery>),
+    Remote(Box<Remote>),
 }
 
 impl Mail {
     pub fn deliver(self, env: &mut Env<'_>, blocks: &mut [Block]) -> Result<(), Stop> {
         match self {
             Self::Arrive { rank, arrival } => match blocks.get_mut(rank) {
-                Some(block) => block.arrive_at(env, arrival),
+                Some(block) => {
+                    block.visited(env, arrival.by);
+                    block.arrive_at(env, arrival)
+                }
                 None => Err(no_such_block(env, arrival.pc, rank, blocks.len())),
             },
             Self::Deliver(delivery) => delivery.run(env, blocks),
+            Self::Remote(access) => access.run(env, blocks),
         }
     }
 }
 
-fn no_such_block(env: &Env<'_>, pc: Pc, rank: usize, blocks: usize) -> Stop {
+pub(super) fn no_such_block(env: &Env<'_>, pc: Pc, rank: usize, blocks: usize) -> Stop {
     fault(
         env,
         pc,
@@ -199,6 +204,20 @@ impl Block {
                 });
                 regs.set_any(at.mask, *dst, &values);
             }
+            AsyncOp::RankOf { generic, dst, a } => {
+                let base = if *generic {
+                    window::base(Space::Shared)
+                } else {
+                    0
+                };
+                let rank = self.rank();
+                let mut regs = self.warps[at.warp].regs(at.frame);
+                let ranks = regs
+                    .any(*a)
+                    .map(|address| resolve(address.wrapping_sub(base) as u32, rank).0 as u32);
+                regs.set_n(at.mask, *dst, &ranks);
+            }
+            AsyncOp::Send(send) => self.send(env, at, send)?,
             AsyncOp::ClusterArrive => self.cluster_arrive(at.warp, at.mask),
             AsyncOp::ClusterWait => {
                 if self.cluster_wait(at.warp, fragment) {
@@ -263,8 +282,13 @@ impl Block {
 const RANK_SHIFT: u32 = 24;
 const OWN: u64 = (1 << RANK_SHIFT) - 1;
 
+/// Whether a shared address names a block of the cluster.
+pub(super) fn is_remote(address: u64) -> bool {
+    address >> RANK_SHIFT != 0
+}
+
 /// A place in the cluster's shared memory: a block's rank and its own address.
-fn resolve(address: u32, own_rank: usize) -> (usize, u32) {
+pub(super) fn resolve(address: u32, own_rank: usize) -> (usize, u32) {
     match address >> RANK_SHIFT {
         0 => (own_rank, address),
         named => (named as usize - 1, address & OWN as u32),
