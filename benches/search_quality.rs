@@ -7,8 +7,8 @@
 //! the search's parameters).
 //!
 //! `WARPTREE_NOISE=1`: each evaluation draws one raw sample. The setting that looks best is scored by the
-//! table's time; then, as `re-timed`, the one that looks best once the [`RETIMED`] best-looking were timed
-//! [`RETIMINGS`] times more each, beside the budget.
+//! table's time; then, as `re-timed`, the winner of the race that a search of noisy times ends with. Its
+//! further timings stand beside the budget; how many there were is told.
 //!
 //! `WARPTREE_TRANSFER=1`: each table that has a relative (the same kernel on another GPU) is searched from
 //! the best settings of a search of the relative that judged [`EARLIER`] of its settings, as `search
@@ -32,7 +32,8 @@ use rayon::prelude::*;
 use warptree::evaluate::Evaluator;
 use warptree::evaluate::recorded::Recorded;
 use warptree::search::{
-    Next, Outcome, Request, Root, Search, SearchParams, Start, StopRules, Surrogate, Value,
+    Next, Outcome, Race, Request, Root, Search, SearchParams, Start, StopRules, Surrogate, Timing,
+    Value, median,
 };
 use warptree::source::{Point, Setting};
 
@@ -43,12 +44,6 @@ use tables::{
 
 /// The product's defaults, then what each part of them gains.
 const METHODS: [&str; 4] = ["warptree", "no-gp", "log-time", "uniform-start"];
-
-/// Settings that are timed again where evaluations are noisy.
-const RETIMED: usize = 5;
-
-/// How often each of them.
-const RETIMINGS: usize = 7;
 
 /// Evaluations of the search of a related table that another starts from.
 const EARLIER: u32 = 100;
@@ -121,6 +116,9 @@ fn report(spaces: &[TuningSpace]) -> Result<(), String> {
                 if noise {
                     let method = format!("{method}:re-timed");
                     record.note(space, &method, runs.iter().map(|run| run.retimed));
+                    let turns = runs.iter().map(|run| run.turns).sum::<usize>();
+                    let races = (runs.len() * BUDGETS.len()) as f64;
+                    println!("# {:.1} further timings a race", turns as f64 / races);
                 }
             }
         }
@@ -217,6 +215,8 @@ struct Run {
     best: [f64; BUDGETS.len()],
     /// By the table, of the setting that looks best once the best-looking were timed again.
     retimed: [f64; BUDGETS.len()],
+    /// Further timings for that, over all budgets.
+    turns: usize,
     /// The best settings at the end, best first.
     leaders: Vec<Setting>,
 }
@@ -243,6 +243,7 @@ fn run(
     // All that was judged, best first.
     let mut ranked: Vec<(Value, Point)> = Vec::new();
     let (mut best_after, mut retimed_after) = (vec![space.worst], vec![space.worst]);
+    let mut turns = 0;
     while let Next::Request(request) = search.next(Duration::ZERO) {
         let Request::Evaluate { ticket, point, .. } = request else {
             unreachable!("no expander is in service");
@@ -262,9 +263,10 @@ fn run(
             space.time(&space.source, point)
         }));
         let retimed = match noise && BUDGETS.contains(&ranked.len()) {
-            true => retime(&ranked, &value).map(|point| space.time(&space.source, point)),
+            true => race(params, &ranked, &value, &mut turns),
             false => None,
         };
+        let retimed = retimed.map(|point| space.time(&space.source, point));
         retimed_after.push(retimed.unwrap_or(best_after[best_after.len() - 1]));
     }
     let leaders = ranked.iter().take(params.carried as usize);
@@ -273,20 +275,34 @@ fn run(
     Run {
         best: BUDGETS.map(|n| best_after[n.min(last)]),
         retimed: BUDGETS.map(|n| retimed_after[n.min(last)]),
+        turns,
         leaders: leaders
             .map(|(_, point)| space.source.space().setting(point))
             .collect(),
     }
 }
 
-/// Of the best-looking settings the one with the least median over some further timings of each.
-fn retime<'a>(ranked: &'a [(Value, Point)], value: &impl Fn(&Point) -> Value) -> Option<&'a Point> {
-    let medians = ranked.iter().take(RETIMED).map(|(_, point)| {
-        let mut values: Vec<Value> = (0..RETIMINGS).map(|_| value(point)).collect();
-        values.sort();
-        (values[RETIMINGS / 2], point)
-    });
-    medians.min_by(|a, b| a.0.cmp(&b.0)).map(|(_, point)| point)
+/// Of the best-looking settings the one that wins their race; counts the timings that it takes.
+fn race<'a>(
+    params: &SearchParams,
+    ranked: &'a [(Value, Point)],
+    value: &impl Fn(&Point) -> Value,
+    turns: &mut usize,
+) -> Option<&'a Point> {
+    let runners = &ranked[..ranked.len().min(params.race.runners as usize)];
+    let mut race = Race::new(params.race.clone(), runners.iter().map(|_| 1.0));
+    while let Some(turn) = race.next() {
+        *turns += 1;
+        let time = value(&runners[turn].1).cost();
+        race.tell(turn, time.map(|time| Timing { time, error: 0.0 }));
+    }
+    let medians = race.times().map(|times| median(&times));
+    let timed = medians
+        .zip(runners)
+        .filter_map(|(time, (_, point))| Some((time?, point)));
+    timed
+        .min_by(|a, b| a.0.get().total_cmp(&b.0.get()))
+        .map(|(_, point)| point)
 }
 
 /// Kernel Tuner's own results on the same table, where its CSV lies beside it.

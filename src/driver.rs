@@ -18,10 +18,11 @@ use crate::evaluate::{Evaluation, Evaluator, Kernel};
 use crate::llm::Tally;
 use crate::propose::{Ask, Proposal, ProposalRequest, ProposeError, Proposer};
 use crate::search::{
-    Applied, Child, Cost, Expander, NodeId, Outcome, Request, Search, StopReason, Ticket,
+    Applied, Child, Cost, Expander, NodeId, Outcome, Race, Request, Search, StopReason, Ticket,
+    Timing,
 };
 use crate::source::{Point, Setting, Source};
-use crate::store::{Asked, Event, Line, RunWriter, StoreError, StoredChild, StoredKernel};
+use crate::store::{Asked, Event, Line, Retimed, RunWriter, StoreError, StoredChild, StoredKernel};
 use crate::task::Task;
 use crate::verdict::{Claim, Verdict};
 
@@ -137,6 +138,7 @@ pub fn drive(
             | Event::ExpandFailed { .. }
             | Event::Away { .. }
             | Event::Unavailable { .. }
+            | Event::Retimed { .. }
             | Event::Confirmed { .. } => None,
         }),
         elapsed_before: Duration::from_millis(elapsed_before),
@@ -202,7 +204,13 @@ impl Drive<'_> {
                     self.run.log.sync()?;
                     return Ok(Ended::Interrupted);
                 }
-                if let Some(event) = self.confirm()? {
+                let end = match self.race(interrupt)? {
+                    Some(event) => Some(event),
+                    // what is interrupted is done again
+                    None if interrupt.load(Ordering::Relaxed) => continue,
+                    None => self.confirm()?,
+                };
+                if let Some(event) = end {
                     self.record(event, observer)?;
                     continue;
                 }
@@ -288,10 +296,7 @@ impl Drive<'_> {
         let ticket = request.ticket();
         Ok(match (request, answer) {
             (Request::Evaluate { node, point, .. }, Answer::Evaluated(result, took)) => {
-                let mut evaluation = result.map_err(|error| DriveError::Rig {
-                    error,
-                    folder: self.run.folder.display().to_string(),
-                })?;
+                let mut evaluation = result.map_err(|error| self.broken(error))?;
                 let kernel = evaluation.kernel.take();
                 let applied = self.tell(&evaluated(ticket, &evaluation.verdict));
                 let source = self.fold.search.source(node);
@@ -392,6 +397,55 @@ impl Drive<'_> {
         })
     }
 
+    /// Times the best-looking again, in turns, until one is ahead; `None` where there is no need, where the
+    /// judge would only repeat itself, and where Ctrl-C came in between.
+    fn race(&self, interrupt: &AtomicBool) -> Result<Option<Event>, DriveError> {
+        if !self.rig.confirm {
+            return Ok(None);
+        }
+        let search = &self.fold.search;
+        let params = &search.params().race;
+        let contenders = self.fold.contenders.to_race(params.runners as usize);
+        let broken = |error| self.broken(error);
+        let started = Instant::now();
+        let mut timers = Vec::with_capacity(contenders.len());
+        for ((node, point), _) in &contenders {
+            let source = self.source(*node);
+            let timer = self.rig.evaluator.timer(source, point).map_err(broken)?;
+            let Some(timer) = timer else { return Ok(None) };
+            timers.push(timer);
+        }
+        let mut race = Race::new(params.clone(), contenders.iter().map(|(_, factor)| *factor));
+        let mut failed = vec![None; timers.len()];
+        while let Some(turn) = race.next() {
+            if interrupt.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let timing = match timers[turn]().map_err(broken)? {
+                Ok(time) => Some(Timing::of(&time)),
+                Err(reason) => {
+                    failed[turn] = Some(reason);
+                    None
+                }
+            };
+            race.tell(turn, timing);
+        }
+        let kernels: Vec<Retimed> = contenders
+            .into_iter()
+            .zip(race.times().zip(failed))
+            .map(|(((node, point), factor), (times, failed))| Retimed {
+                setting: self.source(node).space().setting(&point),
+                node,
+                point,
+                factor,
+                times,
+                failed,
+            })
+            .collect();
+        let took_ms = started.elapsed().as_millis() as u64;
+        Ok((!kernels.is_empty()).then_some(Event::Retimed { kernels, took_ms }))
+    }
+
     /// Judges the leader again, in full; `None` where that is done. A leader that is refuted makes room for
     /// the next.
     fn confirm(&mut self) -> Result<Option<Event>, DriveError> {
@@ -401,20 +455,13 @@ impl Drive<'_> {
         let Some((node, point)) = self.fold.contenders.unconfirmed(MOST_REFUTED) else {
             return Ok(None);
         };
-        let source = self
-            .fold
-            .search
-            .source(node)
-            .expect("invariant: what was judged has a source");
+        let source = self.source(node);
         let started = Instant::now();
         let mut evaluation = self
             .rig
             .evaluator
             .confirm(source, &point)
-            .map_err(|error| DriveError::Rig {
-                error,
-                folder: self.run.folder.display().to_string(),
-            })?;
+            .map_err(|error| self.broken(error))?;
         let setting = source.space().setting(&point);
         let kernel = evaluation.kernel.take();
         let claim = self.claim(source, &point, &mut evaluation)?;
@@ -445,10 +492,7 @@ impl Drive<'_> {
             .rig
             .evaluator
             .claim(source, point)
-            .map_err(|error| DriveError::Rig {
-                error,
-                folder: self.run.folder.display().to_string(),
-            })?;
+            .map_err(|error| self.broken(error))?;
         if let Some(claim) = &claim
             && !claim.flaws.is_empty()
         {
@@ -458,6 +502,19 @@ impl Drive<'_> {
             };
         }
         Ok(claim)
+    }
+
+    /// The source of a node of which a setting was judged.
+    fn source(&self, node: NodeId) -> &Arc<Source> {
+        let source = self.fold.search.source(node);
+        source.expect("invariant: what was judged has a source")
+    }
+
+    fn broken(&self, error: RigError) -> DriveError {
+        DriveError::Rig {
+            error,
+            folder: self.run.folder.display().to_string(),
+        }
     }
 
     fn tell(&mut self, outcome: &Outcome) -> Applied {

@@ -14,10 +14,14 @@ use warptree::report::Story;
 use warptree::search::{NodeId, Search, SearchParams, StopReason, StopRules};
 use warptree::source::{KnobValue, Point, Source};
 use warptree::store::{
-    Event, FORMAT, Line, RootConfig, RunConfig, RunWriter, StoreError, StoredRun, write_trace,
+    Event, FORMAT, Line, Retimed, RootConfig, RunConfig, RunWriter, StoreError, StoredRun,
+    write_trace,
 };
 use warptree::units::{Digest, Nanos, SmArch};
 use warptree::verdict::Verdict;
+
+#[path = "run/race.rs"]
+mod race;
 
 /// A table of 4 × 5 × 6 settings, every seventh of which failed.
 fn table() -> Table {
@@ -166,6 +170,10 @@ fn timeless(folder: &Path) -> Vec<Event> {
                 evaluation,
                 kernel,
                 claim,
+                took_ms: 0,
+            },
+            Event::Retimed { kernels, .. } => Event::Retimed {
+                kernels,
                 took_ms: 0,
             },
             other => other,

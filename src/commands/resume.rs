@@ -37,7 +37,10 @@ pub(super) fn run(args: &ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
     }
     let finished = past.iter().rev().find_map(|line| match &line.event {
         Event::Finished { reason } => Some(Some(*reason)),
-        Event::Evaluated { .. } | Event::Expanded { .. } | Event::Confirmed { .. } => Some(None),
+        Event::Evaluated { .. }
+        | Event::Expanded { .. }
+        | Event::Retimed { .. }
+        | Event::Confirmed { .. } => Some(None),
         Event::ExpandFailed { .. } | Event::Away { .. } | Event::Unavailable { .. } => None,
     });
     if let (Some(Some(reason)), false) = (finished, new_limits) {

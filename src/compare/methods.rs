@@ -449,6 +449,7 @@ fn spend(cost: &mut Cost, event: &Event) -> bool {
         | Event::Expanded { .. }
         | Event::Away { .. }
         | Event::Unavailable { .. }
+        | Event::Retimed { .. }
         | Event::Confirmed { .. }
         | Event::Finished { .. } => false,
     }
@@ -478,6 +479,7 @@ fn model_gone(event: &Event) -> Option<&str> {
         | Event::Evaluated { .. }
         | Event::Expanded { .. }
         | Event::ExpandFailed { .. }
+        | Event::Retimed { .. }
         | Event::Confirmed { .. }
         | Event::Finished { .. } => None,
     }

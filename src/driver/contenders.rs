@@ -1,21 +1,40 @@
-//! Which kernel stands for the run: the best of those judged, unless a second, full look refuted it. Built
-//! from events as they are applied; never stored. It judges nothing.
+//! Which kernel stands for the run: the best of those judged by their latest times, unless a second, full look
+//! refuted it. Built from events as they are applied; never stored. It judges nothing.
 
 use std::collections::{HashMap, HashSet};
 
+use crate::evaluate::Evaluation;
 use crate::search::NodeId;
 use crate::source::Point;
 use crate::store::Event;
+use crate::units::Digest;
+
+/// A setting of a node.
+pub(super) type Key = (NodeId, Point);
 
 /// Valid kernels and what became of those that were looked at again.
 #[derive(Clone, Debug, Default)]
 pub struct Contenders {
-    /// What each costs: its time over the part of its score that is not time.
-    costs: HashMap<(NodeId, Point), f64>,
-    /// In the order judged, for ties.
-    order: Vec<(NodeId, Point)>,
-    confirmed: HashSet<(NodeId, Point)>,
-    refuted: HashSet<(NodeId, Point)>,
+    /// In the order judged, for ties; a setting stands once.
+    judged: Vec<Contender>,
+    places: HashMap<Key, usize>,
+    /// Something valid was judged since the best were last looked at again.
+    news: bool,
+    confirmed: HashSet<Key>,
+    refuted: HashSet<Key>,
+}
+
+#[derive(Clone, Debug)]
+struct Contender {
+    key: Key,
+    /// Equal ids are equal kernels, whatever they were rendered from.
+    candidate: Option<Digest>,
+    /// Its time over `factor`.
+    cost: f64,
+    /// The part of its score that is not time.
+    factor: f64,
+    /// Its cost is that of further timings.
+    retimed: bool,
 }
 
 impl Contenders {
@@ -27,11 +46,20 @@ impl Contenders {
                 point,
                 evaluation,
                 ..
-            } => {
-                if let Some(cost) = evaluation.cost() {
-                    let key = (*node, point.clone());
-                    self.costs.insert(key.clone(), cost);
-                    self.order.push(key);
+            } => self.judged((*node, point.clone()), evaluation),
+            Event::Retimed { kernels, .. } => {
+                self.news = false;
+                for kernel in kernels {
+                    let key = (kernel.node, kernel.point.clone());
+                    match (self.places.get(&key), kernel.cost()) {
+                        (Some(&place), Some(cost)) => {
+                            self.judged[place].cost = cost;
+                            self.judged[place].retimed = true;
+                        }
+                        (None, _) | (Some(_), None) => {
+                            self.refuted.insert(key);
+                        }
+                    }
                 }
             }
             Event::Confirmed {
@@ -40,6 +68,7 @@ impl Contenders {
                 evaluation,
                 ..
             } => {
+                self.news = false;
                 let key = (*node, point.clone());
                 if evaluation.verdict.measurement().is_some() {
                     self.confirmed.insert(key);
@@ -55,17 +84,64 @@ impl Contenders {
         }
     }
 
-    /// The best that is not refuted; `None` where it is confirmed already, where there is none, and after
-    /// `most` refutations: then the judge that the search relied on is not to be trusted.
-    pub(super) fn unconfirmed(&self, most: usize) -> Option<(NodeId, Point)> {
+    fn judged(&mut self, key: Key, evaluation: &Evaluation) {
+        let (Some(cost), Some(measurement)) = (evaluation.cost(), evaluation.verdict.measurement())
+        else {
+            return;
+        };
+        let contender = Contender {
+            key: key.clone(),
+            candidate: evaluation.candidate,
+            cost,
+            factor: measurement.score.instructions.factor(),
+            retimed: false,
+        };
+        self.news = true;
+        self.places.insert(key, self.judged.len());
+        self.judged.push(contender);
+    }
+
+    /// The `most` best-looking that differ, best first, each with what its time is divided by to rank it;
+    /// none where there is nothing to tell apart, and where it was told before.
+    pub(super) fn to_race(&self, most: usize) -> Vec<(Key, f64)> {
+        if !self.news {
+            return Vec::new();
+        }
+        let mut best: Vec<&Contender> = Vec::new();
+        for contender in self.ranked() {
+            let known = |other: &&Contender| {
+                contender.candidate.is_some() && contender.candidate == other.candidate
+            };
+            if best.len() < most && contender.cost.is_finite() && !best.iter().any(known) {
+                best.push(contender);
+            }
+        }
+        if best.len() < 2 || best.iter().all(|contender| contender.retimed) {
+            return Vec::new();
+        }
+        best.into_iter()
+            .map(|contender| (contender.key.clone(), contender.factor))
+            .collect()
+    }
+
+    /// The best that is not refuted, of those timed again where there are any; `None` where it is confirmed
+    /// already, where there is none, and after `most` refutations: then the judge that the search relied on
+    /// is not to be trusted.
+    pub(super) fn unconfirmed(&self, most: usize) -> Option<Key> {
         if self.refuted.len() >= most {
             return None;
         }
-        let best = self
-            .order
-            .iter()
-            .filter(|key| !self.refuted.contains(key))
-            .min_by(|a, b| self.costs[*a].total_cmp(&self.costs[*b]))?;
+        let ranked = self.ranked();
+        let retimed = ranked.iter().find(|contender| contender.retimed);
+        let best = &retimed.or(ranked.first())?.key;
         (!self.confirmed.contains(best)).then(|| best.clone())
+    }
+
+    /// Those not refuted, best first.
+    fn ranked(&self) -> Vec<&Contender> {
+        let standing = |contender: &&Contender| !self.refuted.contains(&contender.key);
+        let mut ranked: Vec<&Contender> = self.judged.iter().filter(standing).collect();
+        ranked.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        ranked
     }
 }

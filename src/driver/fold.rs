@@ -154,6 +154,7 @@ fn recorded(event: &Event) -> Applied {
         Event::ExpandFailed { .. }
         | Event::Away { .. }
         | Event::Unavailable { .. }
+        | Event::Retimed { .. }
         | Event::Confirmed { .. }
         | Event::Finished { .. } => Applied::default(),
     }
@@ -207,7 +208,9 @@ fn outcome(event: &Event, objects: &Objects) -> Result<Option<Outcome>, FoldErro
             ticket: *ticket,
             passing: false,
         },
-        Event::Confirmed { .. } | Event::Finished { .. } => return Ok(None),
+        Event::Retimed { .. } | Event::Confirmed { .. } | Event::Finished { .. } => {
+            return Ok(None);
+        }
     }))
 }
 

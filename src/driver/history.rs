@@ -76,6 +76,7 @@ impl History {
             }
             Event::Away { .. }
             | Event::Unavailable { .. }
+            | Event::Retimed { .. }
             | Event::Confirmed { .. }
             | Event::Finished { .. } => {}
         }

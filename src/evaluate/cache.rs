@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::once::Once;
-use super::{Evaluation, Evaluator};
+use super::{Evaluation, Evaluator, Timer};
 use crate::device::RigError;
 use crate::source::{Point, Source};
 use crate::units::Digest;
@@ -75,6 +75,10 @@ impl<E: Keyed> Evaluator for Cached<E> {
 
     fn confirm(&self, source: &Source, point: &Point) -> Result<Evaluation, RigError> {
         self.inner.confirm(source, point)
+    }
+
+    fn timer(&self, source: &Source, point: &Point) -> Result<Option<Timer<'_>>, RigError> {
+        self.inner.timer(source, point)
     }
 
     fn claim(&self, source: &Source, point: &Point) -> Result<Option<Claim>, RigError> {

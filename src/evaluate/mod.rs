@@ -25,7 +25,7 @@ pub use stages::{Stage, Stages};
 use crate::device::RigError;
 use crate::source::{Point, Source};
 use crate::units::Digest;
-use crate::verdict::{Claim, Verdict};
+use crate::verdict::{Claim, Time, Verdict};
 
 /// The seam.
 pub trait Evaluator: Send + Sync {
@@ -37,6 +37,12 @@ pub trait Evaluator: Send + Sync {
         self.evaluate(source, point)
     }
 
+    /// Makes a kernel ready to be timed again as often as wanted, as a search times it and nothing else;
+    /// `None` where a second timing would only repeat the first.
+    fn timer(&self, _source: &Source, _point: &Point) -> Result<Option<Timer<'_>>, RigError> {
+        Ok(None)
+    }
+
     /// Measures a winner again beside what it is set against, in fresh processes; `None` where there is no
     /// GPU to do it on.
     fn claim(&self, _source: &Source, _point: &Point) -> Result<Option<Claim>, RigError> {
@@ -46,6 +52,9 @@ pub trait Evaluator: Send + Sync {
     /// Whether the same question always gets the same answer.
     fn deterministic(&self) -> bool;
 }
+
+/// Times one kernel, each time anew; in words why that failed.
+pub type Timer<'a> = Box<dyn Fn() -> Result<Result<Time, String>, RigError> + 'a>;
 
 /// A verdict and what it is about.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]

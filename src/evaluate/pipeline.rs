@@ -17,7 +17,7 @@ use super::observe::Observers;
 use super::ptxas::{Assembler, Cubin, in_source};
 use super::stages::{Stage, Stages};
 use super::verify::{self, Depth, Subject, Verified, Verifier};
-use super::{Evaluation, Evaluator, Kernel, baseline, limits};
+use super::{Evaluation, Evaluator, Kernel, Timer, baseline, limits};
 use crate::device::{Buffer, Contents, Device, Gpu, Job, RigError, Timing};
 use crate::expr::Value;
 use crate::ptx::ir::Module;
@@ -503,6 +503,28 @@ impl Evaluator for Pipeline {
         self.evaluate_to(Aim::Claim, source, point)
     }
 
+    fn timer(&self, source: &Source, point: &Point) -> Result<Option<Timer<'_>>, RigError> {
+        if self.settings.deterministic {
+            return Ok(None);
+        }
+        let ready = self.ready(source, point)?;
+        Ok(Some(Box::new(move || {
+            let job = match &ready {
+                Ok(ready) => ready.job(&self.timed_buffers),
+                Err(verdict) => return Ok(Err(failure(verdict))),
+            };
+            let timing = self
+                .stages
+                .during(Stage::Time, || self.settings.device.time(&job))?;
+            Ok(match timing {
+                Timing::Timed(timed) => Ok(timed.time),
+                Timing::Faulted(diagnostics) => Err(failure(&Verdict::Faulted { diagnostics })),
+                Timing::Hung(diagnostics) => Err(failure(&Verdict::Hung { diagnostics })),
+                Timing::Refused(message) => Err(failure(&Verdict::OverLimits { message })),
+            })
+        })))
+    }
+
     fn claim(&self, source: &Source, point: &Point) -> Result<Option<Claim>, RigError> {
         let Some(gpu) = self.settings.device.cuda() else {
             return Ok(None);
@@ -586,6 +608,11 @@ pub fn timed_buffers(problem: &Problem) -> Vec<Buffer> {
             },
         })
         .collect()
+}
+
+fn failure(verdict: &Verdict) -> String {
+    let reason = verdict.reason().unwrap_or_default();
+    format!("{}: {reason}", verdict.stage())
 }
 
 fn mapped(

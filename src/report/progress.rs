@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::retimed;
 use super::story::setting_line;
 use crate::driver::Observer;
 use crate::llm::Spent;
@@ -271,6 +272,9 @@ impl Printer {
             Event::Unavailable { by, message, .. } => Some(format!(
                 "       the {by} proposer is out of service, going on without it: {message}"
             )),
+            Event::Retimed { kernels, .. } => {
+                Some(format!("       {}", retimed::told(kernels, label)))
+            }
             Event::Confirmed {
                 setting,
                 evaluation,

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::retimed::{self, RetimedLine};
 use super::{baselines_table, by_size};
 use crate::evaluate::Evaluation;
 use crate::llm::Spent;
@@ -14,7 +15,7 @@ use crate::propose::Ask;
 use crate::search::{NodeId, StopReason};
 use crate::source::{KnobValue, Setting};
 use crate::store::{
-    Asked, BaselineTime, Event, RunConfig, RunGraph, StoreError, StoredKernel, StoredRun,
+    Asked, BaselineTime, Event, Retimed, RunConfig, RunGraph, StoreError, StoredKernel, StoredRun,
 };
 use crate::units::{Digest, Nanos};
 use crate::verdict::{Claim, Diagnosis, Measurement, Resources};
@@ -38,6 +39,9 @@ pub struct Story {
     pub path: Vec<Step>,
     /// Each time the best got better.
     pub improvements: Vec<Improvement>,
+    /// The best-looking as they were timed again before the winner was named, latest race only.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub retimed: Vec<RetimedLine>,
     /// The best kernels: by time, that of spilling kernels counting double.
     pub top: Vec<Ranked>,
     /// Every source, in order of creation.
@@ -101,7 +105,9 @@ pub struct Improvement {
 /// A kernel in the table.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ranked {
-    /// Its time.
+    /// Its node.
+    pub node: NodeId,
+    /// Its time, the later one where it was timed again.
     pub time: Nanos,
     /// Over the run's baseline.
     pub speedup: Option<f64>,
@@ -184,6 +190,7 @@ struct Teller {
     endings: BTreeMap<String, (u64, BTreeMap<String, u64>)>,
     asked: BTreeMap<Ask, AskedLine>,
     improvements: Vec<Improvement>,
+    retimed: Vec<RetimedLine>,
     ranked: Vec<Ranked>,
     defaults: BTreeMap<NodeId, Nanos>,
     counts: BTreeMap<NodeId, Counts>,
@@ -202,6 +209,7 @@ impl Teller {
             endings: BTreeMap::new(),
             asked: BTreeMap::new(),
             improvements: Vec::new(),
+            retimed: Vec::new(),
             ranked: Vec::new(),
             defaults: BTreeMap::new(),
             counts: BTreeMap::new(),
@@ -244,6 +252,7 @@ impl Teller {
                     self.defaults.insert(*node, time);
                 }
                 self.ranked.push(Ranked {
+                    node: *node,
                     time,
                     speedup: self.baseline.map(|baseline| baseline.get() / time.get()),
                     factor: measurement.score.instructions.factor(),
@@ -271,6 +280,7 @@ impl Teller {
                     });
                 }
             }
+            Event::Retimed { kernels, .. } => self.retime(kernels, graph),
             Event::Confirmed {
                 node,
                 setting,
@@ -308,6 +318,21 @@ impl Teller {
             }
             Event::Away { message, .. } => self.ending("proposer away", Some(message)),
             Event::Unavailable { message, .. } => self.ending("proposer gone", Some(message)),
+        }
+    }
+
+    fn retime(&mut self, kernels: &[Retimed], graph: &RunGraph) {
+        self.retimed.clear();
+        for kernel in kernels {
+            self.retimed.push(RetimedLine::new(kernel, graph));
+            let known = self
+                .ranked
+                .iter_mut()
+                .find(|ranked| ranked.node == kernel.node && ranked.setting == kernel.setting);
+            if let (Some(ranked), Some(time)) = (known, kernel.time()) {
+                ranked.time = time;
+                ranked.speedup = self.baseline.map(|baseline| baseline.get() / time.get());
+            }
         }
     }
 
@@ -364,6 +389,7 @@ impl Teller {
             asked: self.asked.into_values().collect(),
             path,
             improvements: self.improvements,
+            retimed: self.retimed,
             top: self.ranked,
             sources: graph
                 .nodes()
@@ -513,6 +539,10 @@ impl fmt::Display for Story {
         self.write_baselines(f, winner)?;
         if let Some(claim) = &winner.claim {
             write!(f, "\nFinal claim, {claim}")?;
+        }
+        if !self.retimed.is_empty() {
+            writeln!(f, "\nTimed again, in turns")?;
+            f.write_str(&retimed::table(&self.retimed))?;
         }
         writeln!(f, "\nTop {} of {}", self.top.len(), self.evaluations)?;
         f.write_str(&self.top_table())?;

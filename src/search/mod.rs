@@ -16,6 +16,7 @@ mod engine;
 pub mod graph;
 mod params;
 mod policy;
+mod race;
 mod request;
 mod stop;
 pub mod tuner;
@@ -24,6 +25,7 @@ mod value;
 pub use engine::{NodeView, Search};
 pub use graph::{EdgeId, NodeId};
 pub use params::{Backup, SearchParams, Start, Surrogate, TunerParams};
+pub use race::{Race, RaceParams, Timing, median};
 pub use request::{
     Applied, ApplyError, Child, Cost, Expander, Grown, Next, Outcome, Request, Root, Ticket,
 };

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::race::RaceParams;
 use super::stop::StopRules;
 
 /// The search's parameters: stored with a run, so that it can be resumed and repeated.
@@ -47,6 +48,8 @@ pub struct SearchParams {
     pub window: u32,
     /// Inside a source.
     pub tuner: TunerParams,
+    /// Between the best-looking, at the end.
+    pub race: RaceParams,
     /// When to end.
     pub stop: StopRules,
 }
@@ -72,6 +75,7 @@ impl Default for SearchParams {
             tune_gain: 0.1,
             window: 4,
             tuner: TunerParams::default(),
+            race: RaceParams::default(),
             stop: StopRules::default(),
         }
     }

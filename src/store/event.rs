@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 use crate::evaluate::Evaluation;
 use crate::llm::Spent;
 use crate::propose::Ask;
-use crate::search::{Expander, Grown, NodeId, StopReason, Ticket};
+use crate::search::{Expander, Grown, NodeId, StopReason, Ticket, median};
 use crate::source::{Point, Setting};
-use crate::units::Digest;
+use crate::units::{Digest, Nanos};
 use crate::verdict::Claim;
 
 /// Version of the log's lines and of `run.toml`. 2 added [`Event::Confirmed`]
 /// and `baselines`; 3 what a model was asked and what that cost, and [`Event::Away`];
-/// 4 the settings that a search starts from.
-pub const FORMAT: u32 = 4;
+/// 4 the settings that a search starts from; 5 [`Event::Retimed`].
+pub const FORMAT: u32 = 5;
 
 /// The oldest version that is still read.
 pub const OLDEST_FORMAT: u32 = 1;
@@ -111,6 +111,14 @@ pub enum Event {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         asked: Option<Box<Asked>>,
     },
+    /// The best-looking kernels were timed again when the search ended, taking turns: the least of many
+    /// times is lucky as well as fast.
+    Retimed {
+        /// Each of them, the best-looking first.
+        kernels: Vec<Retimed>,
+        /// Wall time of all, in milliseconds.
+        took_ms: u64,
+    },
     /// A kernel that led when the search ended was judged again, in full and past every cache: it may be
     /// called the winner, or it is refuted.
     Confirmed {
@@ -147,7 +155,7 @@ impl Event {
             | Self::ExpandFailed { ticket, .. }
             | Self::Away { ticket, .. }
             | Self::Unavailable { ticket, .. } => Some(*ticket),
-            Self::Confirmed { .. } | Self::Finished { .. } => None,
+            Self::Retimed { .. } | Self::Confirmed { .. } | Self::Finished { .. } => None,
         }
     }
 
@@ -164,15 +172,17 @@ impl Event {
             | Self::ExpandFailed { .. }
             | Self::Away { .. }
             | Self::Unavailable { .. }
+            | Self::Retimed { .. }
             | Self::Confirmed { .. }
             | Self::Finished { .. } => None,
         }
     }
 
-    /// The node whose kernel it judges; `None` for what judges none.
+    /// The node whose kernel it judges, of several the best one's; `None` for what judges none.
     pub fn judged_node(&self) -> Option<NodeId> {
         match self {
             Self::Evaluated { node, .. } | Self::Confirmed { node, .. } => Some(*node),
+            Self::Retimed { kernels, .. } => Retimed::leader(kernels).map(|leader| leader.node),
             Self::Expanded { .. }
             | Self::ExpandFailed { .. }
             | Self::Away { .. }
@@ -188,7 +198,10 @@ impl Event {
             | Self::ExpandFailed { asked, .. }
             | Self::Away { asked, .. }
             | Self::Unavailable { asked, .. } => asked.as_deref(),
-            Self::Evaluated { .. } | Self::Confirmed { .. } | Self::Finished { .. } => None,
+            Self::Evaluated { .. }
+            | Self::Retimed { .. }
+            | Self::Confirmed { .. }
+            | Self::Finished { .. } => None,
         }
     }
 }
@@ -205,6 +218,43 @@ pub struct Asked {
     pub exchanges: Vec<Digest>,
     /// Wall time, in milliseconds.
     pub took_ms: u64,
+}
+
+/// A kernel that was timed again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Retimed {
+    /// The node.
+    pub node: NodeId,
+    /// Which setting, as indices.
+    pub point: Point,
+    /// Which setting, by name.
+    pub setting: Setting,
+    /// What its time is divided by to rank it.
+    pub factor: f64,
+    /// One a turn: the median of its samples.
+    pub times: Vec<Nanos>,
+    /// In words why it could not be timed again: it is out.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub failed: Option<String>,
+}
+
+impl Retimed {
+    /// The median of its times; `None` where it failed.
+    pub fn time(&self) -> Option<Nanos> {
+        median(&self.times)
+    }
+
+    /// What ranks it, as [`Evaluation::cost`] does.
+    pub fn cost(&self) -> Option<f64> {
+        Some(self.time()?.get() / self.factor)
+    }
+
+    /// The best of some.
+    pub fn leader(kernels: &[Self]) -> Option<&Self> {
+        let costs = kernels.iter().filter_map(|one| Some((one.cost()?, one)));
+        let least = costs.min_by(|a, b| a.0.total_cmp(&b.0))?;
+        Some(least.1)
+    }
 }
 
 /// A kernel's files, in the object store.

@@ -16,7 +16,7 @@ pub use read::{TableError, read};
 pub use table::{Entry, Row, Table};
 pub use trace::Trace;
 
-use super::{Evaluation, Evaluator};
+use super::{Evaluation, Evaluator, Timer};
 use crate::device::RigError;
 use crate::source::{Point, Source};
 use crate::units::{Digest, Nanos};
@@ -84,6 +84,22 @@ impl Evaluator for Recorded {
             verdict,
             kernel: None,
         })
+    }
+
+    fn timer(&self, source: &Source, point: &Point) -> Result<Option<Timer<'_>>, RigError> {
+        if self.noise.is_none() {
+            return Ok(None);
+        }
+        let time: Timer<'_> = match self.table.entry(source, point) {
+            Entry::Found(Row::Time { time, samples }) => Box::new(|| {
+                let time = self.time(*time, samples);
+                Ok(Ok(Time::Recorded { time }))
+            }),
+            Entry::Found(Row::Failed { reason }) => Box::new(|| Ok(Err(reason.clone()))),
+            Entry::Missing => Box::new(|| Ok(Err(MISSING.to_owned()))),
+            Entry::Foreign { message } => Box::new(move || Ok(Err(message.clone()))),
+        };
+        Ok(Some(time))
     }
 
     fn deterministic(&self) -> bool {

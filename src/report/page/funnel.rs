@@ -49,6 +49,7 @@ pub(super) fn funnel(run: &StoredRun) -> Vec<Step> {
         Event::Expanded { .. }
         | Event::Away { .. }
         | Event::Unavailable { .. }
+        | Event::Retimed { .. }
         | Event::Confirmed { .. }
         | Event::Finished { .. } => None,
     });

@@ -214,7 +214,7 @@ impl Graph {
                     message: message.clone(),
                     exchanges: asked.behind(&line.event),
                 }),
-                Event::Confirmed { .. } | Event::Finished { .. } => {}
+                Event::Retimed { .. } | Event::Confirmed { .. } | Event::Finished { .. } => {}
             }
         }
         let way = winner

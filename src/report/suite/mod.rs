@@ -162,6 +162,7 @@ impl TaskResult {
                 Event::Expanded { .. }
                 | Event::Away { .. }
                 | Event::Unavailable { .. }
+                | Event::Retimed { .. }
                 | Event::Finished { .. } => {}
             }
         }
@@ -222,6 +223,7 @@ pub fn finished(run: &StoredRun) -> bool {
         | Event::ExpandFailed { .. }
         | Event::Away { .. }
         | Event::Unavailable { .. }
+        | Event::Retimed { .. }
         | Event::Confirmed { .. } => false,
     })
 }
