@@ -35,8 +35,8 @@ pub enum Trouble {
     },
     /// A library that was asked for is not here, in words.
     NoLibrary(String),
-    /// Uploaded bytes are no longer what was uploaded: a kernel of an earlier call wrote there. These slots
-    /// must be uploaded again; nothing ran.
+    /// Uploaded bytes, or the guards around them, are no longer what they were: a kernel of an earlier call wrote
+    /// there. These slots must be uploaded again; nothing ran.
     Overwritten(Vec<u64>),
     /// The rig.
     Failed(String),

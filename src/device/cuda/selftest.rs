@@ -226,6 +226,14 @@ fn add_case(entry_threads: u32) -> Case {
     .with(output("c", bytes))
 }
 
+/// Writes past the end of the first input of [`add_case`].
+fn near_input() -> Case {
+    let bytes = u64::from(N) * 4;
+    Case::new("near_write", 1, 1, vec![arg("a"), int(bytes as i64)])
+        .with(floats("a", bytes, 1))
+        .with(output("c", 8))
+}
+
 fn added(case: &Case) -> Vec<u32> {
     let [a, b] = [0, 1].map(|i| words(&bytes_of(&case.buffers[i])));
     a.iter()
@@ -279,6 +287,13 @@ fn good_and_bad(device: &CudaDevice, any: &Kernels, table: &mut Table<'_>) -> Re
     };
     let near = Case::new("near_write", 1, 1, vec![arg("c"), int(1000)]).with(output("c", 1000));
     violation(near, "write just past the end", "past its end", table)?;
+    // inputs are kept for later kernels, which must not pay for this one
+    let input = near_input();
+    violation(input, "write just past an input", "past its end", table)?;
+    let since = Instant::now();
+    let ran = device.execute(&add.job(any))?;
+    let good = clean(&ran) == Some(added(&add));
+    table.case("vector add of that input", good, &describe(&ran), since)?;
     let modify = Case::new("modify", 1, 1, vec![arg("a"), arg("c")])
         .with(floats("a", 4096, 3))
         .with(output("c", 8));

@@ -42,8 +42,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether what the calls take from slots is still what was uploaded. A kernel that writes far beyond its
-    /// buffers hits memory that no guard zone of its own protects; the next call must not pay for it.
+    /// Whether what the calls take from slots is still what was uploaded, between guards that stand. A kernel that
+    /// writes beyond its buffers may hit a slot or its guards; the next call must not pay for it.
     pub fn expect_unchanged(&self, calls: &[Call]) -> Result<(), Trouble> {
         let mut overwritten = Vec::new();
         for call in calls {
@@ -55,9 +55,12 @@ impl Engine {
                     Initial::Fill(_) => None,
                 });
             for slot in regions.chain(call.samples.iter().map(|sample| sample.indices)) {
-                let (address, bytes) = self.slot_at(slot)?;
-                let unchanged = self.digest(address, bytes)? == self.slot(slot)?.digest;
-                if !unchanged && !overwritten.contains(&slot) {
+                if overwritten.contains(&slot) {
+                    continue;
+                }
+                let Slot { region, digest } = self.slot(slot)?;
+                let unchanged = self.digest(region.address(), region.bytes())? == *digest;
+                if !unchanged || self.memory.intrusion(&self.cuda, region)?.is_some() {
                     overwritten.push(slot);
                 }
             }
