@@ -1,5 +1,5 @@
-//! Leaves the cache operator of plain global loads open: through the read-only path (`.nc`), past L1, or
-//! without a line in it. Only loads of the task's inputs take part: their base comes from a parameter that
+//! Leaves the cache operator of plain global loads open: through the read-only path (`.nc`), past L1, without a
+//! line in it, or with more around it brought into L2 (a hint, which no access depends on). Only loads of the task's inputs take part: their base comes from a parameter that
 //! every launch of the kernel binds to an input, and no kernel stores to it. A source that gives some such
 //! load an operator, or a knob for one, is left alone.
 
@@ -14,7 +14,16 @@ use crate::source::{Candidate, KnobValue, LaunchPlan, Source};
 use crate::task::{Role, Task};
 
 /// In the order in which the search walks them.
-const OPERATORS: [&str; 5] = ["", ".nc", ".nc.L1::no_allocate", ".L1::no_allocate", ".cg"];
+const OPERATORS: [&str; 8] = [
+    "",
+    ".nc",
+    ".nc.L1::no_allocate",
+    ".L1::no_allocate",
+    ".cg",
+    ".L2::128B",
+    ".L2::256B",
+    ".nc.L1::no_allocate.L2::256B",
+];
 
 /// Renderings looked at: the default and those one knob away from it.
 const RENDERINGS: usize = 64;
@@ -26,7 +35,7 @@ pub(super) fn propose(request: &ProposalRequest<'_>) -> Option<Proposal> {
         operators: &OPERATORS,
         first: [".nc.L1::no_allocate", ".nc"],
         label: "cache operator on loads",
-        rationale: "load instructions read inputs that nothing writes: they may take the read-only path or leave no line in L1.",
+        rationale: "load instructions read inputs that nothing writes: they may take the read-only path, leave no line in L1 or bring more into L2.",
     };
     opened.propose(request, &open_lines(request.source, request.task)?)
 }
