@@ -3,6 +3,8 @@
 
 #[path = "task/judged.rs"]
 mod judged;
+#[path = "task/measured.rs"]
+mod measured;
 
 use std::collections::BTreeSet;
 use std::fs;
