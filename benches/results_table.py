@@ -1,10 +1,12 @@
-"""Prints the README's table of results from recorded runs.
+"""Prints the README's tables of results from recorded runs.
 
     python3 benches/results_table.py WARPTREE [--ceilings DOCTOR] traces/*-h200.jsonl.gz
+    python3 benches/results_table.py WARPTREE --tensor traces/{gemm_bf16,attention}*-h200.jsonl.gz
 
 WARPTREE is the program; all that is shown comes from `WARPTREE show TRACE --json`. DOCTOR is what `WARPTREE doctor
 --json` printed on the same kind of GPU: with it the table tells too how far winners are from what that GPU was
-measured to do, in copied bytes or fp32 operations a second.
+measured to do, in copied bytes or fp32 operations a second. --tensor prints the columns of kernels that power limits and
+target instructions prove.
 """
 
 import argparse
@@ -15,6 +17,16 @@ import sys
 
 # Nanoseconds in the units that bounds are told in.
 UNITS = {"ns": 1.0, "µs": 1e3, "ms": 1e6, "s": 1e9}
+
+# The best that a language model reached over the library, after eight turns (PTXBench, arXiv 2608.17379; an H100, and
+# for GEMM 8192 × 7168 × 5120).
+PUBLISHED = {
+    "gemm_bf16": 0.98,
+    "attention_fwd": 0.84,
+    "attention_fwd_causal": 0.81,
+    "attention_bwd": 0.54,
+    "attention_bwd_causal": 0.64,
+}
 
 
 def time(nanoseconds):
@@ -109,6 +121,55 @@ def row(story, ceilings):
     ]
 
 
+def tensor_row(story):
+    """Two clocks, the library tuned and as it comes, and what proves the instructions."""
+    task, winner = story["config"]["task"], story["winner"]
+    claim = winner.get("claim")
+    if not claim:
+        sys.exit(f"the run of {task} ended before its final claim")
+    tuned = claim["duels"][0]
+    untuned = [duel for duel in claim["duels"] if is_as_it_comes(duel)]
+    power = claim["power"]["winner"] if claim["power"] and claim["power"]["limited"] else None
+    proof = next((one for one in winner["measurement"]["checked"] if one.startswith("target instructions")), None)
+    done = re.search(r"did ([\d.]+) % of the work", proof or "")
+    default = next(step["time"] for step in story["path"] if "knobs at their defaults" in step["what"])
+    return [
+        f"`{task}`",
+        time(power["burst"] if power else claim["winner"]["median"]),
+        time(power["sustained"]) if power else "the same",
+        time(default),
+        f"{bursts(tuned)} {title(tuned)}",
+        ratio(tuned) if tuned.get("burst") else "the same",
+        "<br>".join(f"{bursts(duel)} {title(duel)}" for duel in untuned if duel is not tuned) or "the same",
+        f"{PUBLISHED[task]:.2f}×" if task in PUBLISHED else "–",
+        f"{done[1]} %" if done else "not profiled",
+        f"{story['evaluations']} in {story['elapsed_ms'] / 1e3:.0f} s",
+    ]
+
+
+TENSOR_HEAD = [
+    "task",
+    "winner, bursts",
+    "full load",
+    "space's default",
+    "against the tuned library, bursts",
+    "full load",
+    "against the library as it comes, bursts",
+    "published best",
+    "work by wgmma and TMA",
+    "kernels judged",
+]
+
+
+def is_as_it_comes(duel):
+    kind = duel["variant"]["kind"]
+    return kind == "eager" or (kind == "algorithm" and duel["variant"]["index"] == 0)
+
+
+def bursts(duel):
+    return ratio(duel.get("burst") or duel)
+
+
 def median(winner):
     return winner["measurement"]["time"]["median"]
 
@@ -118,14 +179,20 @@ def main():
     parser.add_argument("program", metavar="WARPTREE")
     parser.add_argument("traces", metavar="TRACE", nargs="+")
     parser.add_argument("--ceilings", metavar="DOCTOR", help="what `warptree doctor --json` printed on that GPU")
+    parser.add_argument("--tensor", action="store_true", help="the columns of kernels of the tensor cores")
     told = parser.parse_args()
+    stories = (asked(told.program, "show", trace) for trace in told.traces)
+    if told.tensor:
+        return printed([TENSOR_HEAD, *map(tensor_row, stories)])
     ceilings = Ceilings(told.program, told.ceilings) if told.ceilings else None
     head = ["task", "winner", "against", "over the space's default", "of the roofline"]
     head += ["of the measured ceiling"] if ceilings else []
     head += ["noise floor", "kernels judged"]
-    rows = [head, ["---"] * len(head)]
-    rows += [row(asked(told.program, "show", trace), ceilings) for trace in told.traces]
-    for cells in rows:
+    printed([head, *(row(story, ceilings) for story in stories)])
+
+
+def printed(rows):
+    for cells in [rows[0], ["---"] * len(rows[0]), *rows[1:]]:
         print("| " + " | ".join(cells) + " |")
 
 
