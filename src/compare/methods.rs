@@ -31,6 +31,10 @@ const MOST_REFUTED: usize = 8;
 /// Settings that are drawn before any of them is judged, where the budget is not in kernels.
 const DRAWN_AT_ONCE: usize = 16;
 
+/// Answers in a row that gave a judge nothing to do, after which a series ends whose budget is in seconds of
+/// judging: it would never be used up, and each answer may cost money.
+const MOST_IDLE: u32 = 32;
+
 /// A finished series, in its folder.
 const SERIES: &str = "series.json";
 
@@ -140,6 +144,10 @@ impl Bench<'_> {
         if let Some(series) = kept(&path, key)? {
             return Ok(series);
         }
+        // No series lives on what another paid for: each measures its kernels itself.
+        if self.budget.judge_seconds.is_some() || !self.evaluator.deterministic() {
+            self.evaluator.forget();
+        }
         let mut contenders = Vec::new();
         let judged = match method {
             Method::Search => {
@@ -164,6 +172,20 @@ impl Bench<'_> {
             winner: self.remeasure(contenders)?,
         };
         keep(&path, &Kept { key, series })
+    }
+
+    /// Kernels that are judged side by side. Where seconds of judging are what is equal, one after the other: a
+    /// kernel that waits for another's judge costs nothing then.
+    fn jobs(&self) -> usize {
+        match self.budget.judge_seconds {
+            Some(_) => 1,
+            None => self.jobs,
+        }
+    }
+
+    /// Whether a series ends after so many answers in a row that needed no judge.
+    pub(super) fn is_idle(&self, answers: u32) -> bool {
+        self.budget.judge_seconds.is_some() && answers >= MOST_IDLE
     }
 
     /// Everything that decides a series.
@@ -210,7 +232,7 @@ impl Bench<'_> {
             deterministic: self.evaluator.deterministic(),
             proposers,
             task: self.task,
-            jobs: self.jobs,
+            jobs: self.jobs(),
             // every method's winner is judged again in the same way, by us
             confirm: false,
         };
@@ -220,8 +242,9 @@ impl Bench<'_> {
         if !ended {
             let stop = AtomicBool::new(false);
             let mut meter = Meter {
-                budget: self.budget,
+                bench: self,
                 cost: Cost::default(),
+                idle: 0,
                 stop: &stop,
                 interrupt,
                 model_gone: None,
@@ -230,7 +253,7 @@ impl Bench<'_> {
             if let Some(message) = meter.model_gone {
                 return Err(ProposeError::Unavailable(message).into());
             }
-            if interrupt.load(Ordering::Relaxed) && !meter.budget.is_spent(&meter.cost) {
+            if interrupt.load(Ordering::Relaxed) && !self.budget.is_spent(&meter.cost) {
                 return Err(MethodError::Interrupted);
             }
         }
@@ -329,7 +352,11 @@ impl Bench<'_> {
                 return Err(MethodError::Interrupted);
             }
             let left = self.budget.evaluations.map(|most| most - cost.evaluations);
-            let wanted = left.map_or(DRAWN_AT_ONCE, |left| DRAWN_AT_ONCE.min(left as usize));
+            let at_once = match self.budget.judge_seconds {
+                Some(_) => self.jobs(),
+                None => DRAWN_AT_ONCE,
+            };
+            let wanted = left.map_or(at_once, |left| at_once.min(left as usize));
             let first = drawn.len();
             while drawn.len() < first + wanted && misses < 1000 {
                 let index = rng.random_range(0..self.sources.len());
@@ -487,8 +514,10 @@ fn model_gone(event: &Event) -> Option<&str> {
 
 /// Stops a search whose budget is spent or whose model is gone, or when the user says so.
 struct Meter<'a> {
-    budget: Budget,
+    bench: &'a Bench<'a>,
     cost: Cost,
+    /// Answers since a kernel was judged.
+    idle: u32,
     stop: &'a AtomicBool,
     interrupt: &'a AtomicBool,
     /// Why the model went before the budget was spent.
@@ -497,9 +526,19 @@ struct Meter<'a> {
 
 impl Observer for Meter<'_> {
     fn applied(&mut self, line: &Line, _: &Search) {
-        let spent_before = self.budget.is_spent(&self.cost);
+        let budget = &self.bench.budget;
+        let spent_before = budget.is_spent(&self.cost);
         spend(&mut self.cost, &line.event);
-        if self.budget.is_spent(&self.cost) {
+        self.idle = match &line.event {
+            Event::Evaluated { .. } => 0,
+            Event::Expanded { .. } | Event::ExpandFailed { .. } => self.idle + 1,
+            Event::Away { .. }
+            | Event::Unavailable { .. }
+            | Event::Retimed { .. }
+            | Event::Confirmed { .. }
+            | Event::Finished { .. } => self.idle,
+        };
+        if budget.is_spent(&self.cost) || self.bench.is_idle(self.idle) {
             self.stop.store(true, Ordering::Relaxed);
         }
         if let Some(message) = model_gone(&line.event).filter(|_| !spent_before) {

@@ -1,5 +1,6 @@
 //! The methods that are a model's replies and nothing else: single shot, independent draws, serial repair.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,6 +9,7 @@ use super::{Bench, Cost, Judged, Method, MethodError};
 use crate::llm::Tally;
 use crate::propose::{Proposal, ProposalRequest, ProposeError};
 use crate::source::{Point, Setting, Source};
+use crate::units::Digest;
 use crate::verdict::Verdict;
 
 /// Where a serial repair stands.
@@ -56,9 +58,11 @@ impl Bench<'_> {
         let mut chain = Chain::new(start);
         let mut cost = Cost::default();
         let mut series: Vec<Judged> = Vec::new();
+        let mut known: HashSet<Digest> = HashSet::new();
+        let mut idle = 0;
         for attempt in 0.. {
             let once = method == Method::SingleShot && attempt > 0;
-            if once || self.budget.is_spent(&cost) {
+            if once || self.budget.is_spent(&cost) || self.is_idle(idle) {
                 break;
             }
             if interrupt.load(Ordering::Relaxed) {
@@ -96,11 +100,16 @@ impl Bench<'_> {
                 Some((proposal, source, point))
             });
             let Some((proposal, source, point)) = kernel else {
+                idle += 1;
                 cost.judge(0.0);
                 series.push(unusable(turn + 1, cost));
                 continue;
             };
             let (evaluation, seconds) = judge(self.evaluator, &source, &point)?;
+            let again = evaluation
+                .candidate
+                .is_some_and(|kernel| !known.insert(kernel));
+            idle = if again { idle + 1 } else { 0 };
             cost.judge(seconds);
             series.push(judged(&evaluation.verdict, turn + 1, cost));
             chain

@@ -88,6 +88,10 @@ impl<E: Keyed> Evaluator for Cached<E> {
     fn deterministic(&self) -> bool {
         self.inner.deterministic()
     }
+
+    fn forget(&self) {
+        self.verdicts.clear();
+    }
 }
 
 fn without_lines(verdict: &mut Verdict) {

@@ -51,6 +51,9 @@ pub trait Evaluator: Send + Sync {
 
     /// Whether the same question always gets the same answer.
     fn deterministic(&self) -> bool;
+
+    /// Forgets what it remembers of kernels: each is judged anew, and takes its time again.
+    fn forget(&self) {}
 }
 
 /// Times one kernel, each time anew; in words why that failed.

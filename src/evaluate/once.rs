@@ -19,6 +19,11 @@ impl<K: Eq + Hash, V: Clone> Once<K, V> {
         }
     }
 
+    /// Forgets every value.
+    pub(super) fn clear(&self) {
+        self.slots.clear();
+    }
+
     /// The value of `key`, made by `make` if nobody made it yet, and whether it was there already.
     pub(super) fn get_or_make<E>(
         &self,

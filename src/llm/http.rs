@@ -12,7 +12,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect;
 use serde_json::Value;
 
-use super::api::{Api, Dialect, Failure, Heard};
+use super::api::{Api, Dialect, Failure, Heard, UNSTATED};
 use super::events::Decoder;
 use super::refusal::{Refusal, excerpt, is_too_long, retry_after, retry_delay, said, status_of};
 use super::{Chat, ChatError, ChatReply, ChatRequest, Secret, Tally, endpoint};
@@ -111,7 +111,7 @@ impl HttpModel {
         if !(200..300).contains(&status) {
             let text = chunks.text().map_err(|error| self.broken_off(&error))?;
             let wait = wait.or_else(|| retry_delay(&text));
-            return Err(self.refused(status, &text, wait, dialect));
+            return Err(self.refused(status, &text, wait, (dialect, request)));
         }
         if chunks.is_stream() {
             return self.listen(chunks);
@@ -176,13 +176,26 @@ impl HttpModel {
         }
     }
 
-    fn refused(&self, status: u16, text: &str, wait: Option<u64>, used: Dialect) -> ChatError {
+    fn refused(
+        &self,
+        status: u16,
+        text: &str,
+        wait: Option<u64>,
+        (used, request): (Dialect, &ChatRequest),
+    ) -> ChatError {
         let lower = text.to_lowercase();
-        // A prompt that is too long is refused with the words of a parameter on some servers.
-        if matches!(status, 400 | 404 | 422)
-            && !is_too_long(&lower)
-            && let Some(next) = used.without(&said(text).to_lowercase())
-        {
+        let complains = matches!(status, 400 | 404 | 413 | 422);
+        let asked = request.max_output_tokens.unwrap_or(UNSTATED);
+        let next = match complains {
+            // A prompt that is too long is refused with the words of a parameter on some servers; what is too
+            // long may be the prompt and the reply together.
+            true => used.shorter(&lower, asked).or_else(|| {
+                let prompt = is_too_long(&lower);
+                (!prompt).then(|| used.without(&said(text).to_lowercase()))?
+            }),
+            false => None,
+        };
+        if let Some(next) = next {
             *self.dialect.lock().unwrap_or_else(PoisonError::into_inner) = next;
             return ChatError::Transient {
                 message: self.say(&format!("answered HTTP {status}: {}", said(text))),

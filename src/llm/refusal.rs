@@ -40,7 +40,7 @@ impl Refusal<'_> {
         };
         match status {
             _ if no_credit => rejected(" (no credit left; asking again is useless)"),
-            400 | 413 | 422 if is_too_long(&lower) => ChatError::TooLong {
+            400 | 413 | 422 | 500 if is_too_long(&lower) => ChatError::TooLong {
                 message: message(""),
             },
             408 | 409 | 425 | 429 | 500 | 502..=599 => ChatError::Transient {
@@ -151,6 +151,7 @@ pub(super) fn is_too_long(lower: &str) -> bool {
         "context length",
         "context size",
         "context window",
+        "context limit",
         "maximum context",
         "prompt is too long",
         "input is too long",

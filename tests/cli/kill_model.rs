@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -89,19 +89,47 @@ fn answered(run: &Path) -> HashMap<String, usize> {
     counts
 }
 
+fn command(folder: &Path, args: &[&str]) -> Command {
+    let mut command = super::warptree(folder);
+    command
+        .args(args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Starts what `next` says until it ends by itself, killing the first six; how many were killed.
+fn killed(next: impl Fn() -> Command) -> usize {
+    let mut rng = Pcg64::seed_from_u64(7);
+    let mut kills = 0;
+    loop {
+        let mut child = next().spawn().expect("starts");
+        if kills < 6 {
+            let after = THINKING.mul_f64(0.5 + 3.0 * rng.random::<f64>());
+            std::thread::sleep(after);
+            if child.try_wait().expect("waits").is_none() {
+                child.kill().expect("kills");
+                child.wait().expect("reaps");
+                kills += 1;
+                continue;
+            }
+        }
+        let output = child.wait_with_output().expect("ends");
+        assert!(
+            matches!(output.status.code(), Some(0 | 1)),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert!(kills >= 3, "{kills} kills are too few to tell");
+        return kills;
+    }
+}
+
 #[test]
 fn killed_in_mid_call_a_run_loses_at_most_that_call_and_pays_for_nothing_twice() {
     let scratch = tempfile::tempdir().expect("scratch");
     let (base, asked) = serve();
     let most = MOST_CALLS.to_string();
-    let command = |args: &[&str]| {
-        let mut command = super::warptree(scratch.path());
-        command
-            .args(args)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        command
-    };
     let search = [
         "search",
         "transpose",
@@ -122,37 +150,17 @@ fn killed_in_mid_call_a_run_loses_at_most_that_call_and_pays_for_nothing_twice()
         &most,
     ];
     let run = scratch.path().join("run");
-    let mut rng = Pcg64::seed_from_u64(7);
-    let mut kills = 0;
-    loop {
+    let kills = killed(|| {
         let begun = run.join("run.toml").exists();
         let args: &[&str] = if begun {
             &["resume", "run", "--jobs", "2"]
         } else {
             &search
         };
-        let mut child = command(args).spawn().expect("starts");
-        if kills < 6 {
-            let after = THINKING.mul_f64(0.5 + 3.0 * rng.random::<f64>());
-            std::thread::sleep(after);
-            if child.try_wait().expect("waits").is_none() {
-                child.kill().expect("kills");
-                child.wait().expect("reaps");
-                kills += 1;
-                continue;
-            }
-        }
-        let output = child.wait_with_output().expect("ends");
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        break;
-    }
+        command(scratch.path(), args)
+    });
     let calls = asked.lock().expect("not poisoned").len();
     let answered = answered(&run);
-    assert!(kills >= 3, "{kills} kills are too few to tell");
     assert!(
         answered.values().all(|count| *count == 1),
         "a reply was paid for twice: {answered:?}"
@@ -183,5 +191,103 @@ fn killed_in_mid_call_a_run_loses_at_most_that_call_and_pays_for_nothing_twice()
     assert!(
         matches!(finished, Some(Event::Finished { .. })),
         "{finished:?}"
+    );
+}
+
+/// Replies in all recordings below a folder; none is there twice.
+fn all_answered(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    let below = entries.map(|entry| entry.expect("readable").path());
+    let counts = below.filter(|path| path.is_dir()).map(|path| {
+        if !path.join("exchanges.jsonl").exists() {
+            return 0;
+        }
+        let answered = answered(&path);
+        let path = path.display();
+        assert!(
+            answered.values().all(|count| *count == 1),
+            "{path}: a reply was paid for twice: {answered:?}"
+        );
+        answered.len()
+    });
+    counts.sum()
+}
+
+#[test]
+fn killed_in_mid_call_a_comparison_loses_at_most_that_call_and_pays_for_nothing_twice() {
+    let scratch = tempfile::tempdir().expect("scratch");
+    let (base, asked) = serve();
+    let most = MOST_CALLS.to_string();
+    let arguments = [
+        "compare",
+        "transpose",
+        "--device",
+        "sim",
+        "--space",
+        "tiled",
+        "--methods",
+        "best-of-n,refine,search",
+        "--seeds",
+        "1",
+        "--budget",
+        "4",
+        "--jobs",
+        "1",
+        "--out",
+        "cmp",
+        "--model",
+        "m-1",
+        "--base-url",
+        &base,
+        "--max-calls",
+        &most,
+    ];
+    let kills = killed(|| command(scratch.path(), &arguments));
+    let calls = asked.lock().expect("not poisoned").len();
+    let answered = all_answered(&scratch.path().join("cmp"));
+    assert!(answered >= 8, "{answered} answers");
+    assert!(calls <= MOST_CALLS, "{calls} calls of {MOST_CALLS}");
+    assert!(
+        calls - answered <= kills,
+        "{calls} calls, {answered} answers, {kills} kills"
+    );
+}
+
+#[test]
+fn killed_in_mid_call_a_benchmark_loses_at_most_that_call_and_pays_for_nothing_twice() {
+    let scratch = tempfile::tempdir().expect("scratch");
+    let (base, asked) = serve();
+    let device = format!(
+        "recorded:{}/traces/{{task}}-h200.jsonl.gz",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let arguments = [
+        "bench",
+        "--suite",
+        "l1l2l3",
+        "--tasks-only",
+        "transpose",
+        "--device",
+        &device,
+        "--turns",
+        "3",
+        "--trajectories",
+        "4",
+        "--jobs",
+        "1",
+        "--out",
+        "b",
+        "--model",
+        "m-1",
+        "--base-url",
+        &base,
+    ];
+    let kills = killed(|| command(scratch.path(), &arguments));
+    let calls = asked.lock().expect("not poisoned").len();
+    let answered = all_answered(&scratch.path().join("b"));
+    assert!(answered >= 12, "{answered} answers");
+    assert!(
+        calls - answered <= kills,
+        "{calls} calls, {answered} answers, {kills} kills"
     );
 }

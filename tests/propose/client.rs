@@ -10,7 +10,7 @@ use warptree::llm::{
 
 use crate::server::{Server, Turn, completion, refusal};
 
-const KEY: &str = "sk-do-not-tell-4711";
+pub const KEY: &str = "sk-do-not-tell-4711";
 
 pub fn request(text: &str) -> ChatRequest {
     ChatRequest {

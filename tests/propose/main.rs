@@ -2,6 +2,7 @@
 
 mod client;
 mod gpu;
+mod measured;
 mod nvcc;
 mod prompt;
 mod recording;

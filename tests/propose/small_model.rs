@@ -8,6 +8,7 @@
 //! WARPTREE_SMALL_MODEL=http://127.0.0.1:18080 cargo test --test propose small_model -- --ignored --nocapture
 //! ```
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,24 @@ use crate::replies::{best, parent, reduce_sum};
 
 /// Each tenth question is held to a schema.
 const SCHEMA_EVERY: u32 = 10;
+/// Long prompts make its nonsense no better.
+const TEMPLATES: [(&str, &str); 6] = [
+    (
+        "system.md",
+        "You edit PTX kernels. Answer with one edit in this form:\n```edit\n<<<<<<< SEARCH\nold line\n\
+         =======\nnew line\n>>>>>>> REPLACE\n```\n",
+    ),
+    (
+        "user.md",
+        "{{ source.numbered }}\n\n{% for knob in source.knobs %}\n{{ knob }}\n{% endfor %}\n\n{{ wanted }}\n",
+    ),
+    ("knob-change.md", "Choose other knob values."),
+    ("local-edit.md", "Edit one line."),
+    ("restructure.md", "Write another kernel."),
+    ("new-knob.md", "Make a knob of a constant."),
+];
+const SETTINGS: &str = "settings of the source's own knobs";
+const AN_HOUR: Duration = Duration::from_secs(3600);
 
 #[test]
 #[ignore = "needs a server of a small model; see the file's head"]
@@ -27,20 +46,15 @@ fn three_hundred_replies_of_a_small_model_are_no_accident() {
     let base = std::env::var("WARPTREE_SMALL_MODEL").expect("WARPTREE_SMALL_MODEL=URL");
     let replies: u32 = std::env::var("WARPTREE_SMALL_MODEL_REPLIES")
         .map_or(300, |text| text.parse().expect("a number"));
-    // The model is slow, and long prompts make its nonsense no better.
+    // What differs between two prompts stands last and is short: a server keeps the beginning of the one before.
     let prompts = tempfile::tempdir().expect("a folder");
-    let write =
-        |name: &str, text: &str| std::fs::write(prompts.path().join(name), text).expect("writes");
-    write(
-        "system.md",
-        "You edit PTX kernels. Answer with one search/replace hunk in a fenced edit block.",
-    );
-    write(
-        "user.md",
-        "{{ source.numbered }}\n\n{% for knob in source.knobs %}\n{{ knob }}\n{% endfor %}\n\n{{ wanted }}\n",
-    );
+    for (name, text) in TEMPLATES {
+        std::fs::write(prompts.path().join(name), text).expect("writes");
+    }
+    // A busy machine is slow, not broken.
     let options = OpenOptions {
-        total_timeout: Some(Duration::from_secs(300)),
+        idle_timeout: AN_HOUR,
+        total_timeout: Some(AN_HOUR),
         retry: RetryPolicy::default(),
         ..OpenOptions::default()
     };
@@ -58,9 +72,9 @@ fn three_hundred_replies_of_a_small_model_are_no_accident() {
             .expect("good templates")
     };
     // An object that is cut is none.
-    let (rambling, held_to_a_schema) = (model(48), model(300));
+    let (rambling, held_to_a_schema) = (model(40), model(300));
     let (task, source) = (reduce_sum(), parent());
-    let (mut edits, mut settings, mut chosen, mut unusable) = (0, 0, 0, 0);
+    let mut endings: BTreeMap<String, u32> = BTreeMap::new();
     for attempt in 0..replies {
         let held = attempt % SCHEMA_EVERY == 0;
         let request = ProposalRequest {
@@ -75,40 +89,50 @@ fn three_hundred_replies_of_a_small_model_are_no_accident() {
             ..ProposalRequest::first(&task, &source)
         };
         let model = if held { &held_to_a_schema } else { &rambling };
-        match model.propose(&request, &mut Tally::default()) {
+        let ending = match model.propose(&request, &mut Tally::default()) {
             Ok(proposals) => {
-                for proposal in proposals {
+                for proposal in &proposals {
                     let child =
                         Source::parse(&proposal.text).expect("what is accepted is a source");
                     for setting in &proposal.settings {
                         let point = child.space().point(setting).expect("of its own knobs");
                         assert!(child.space().is_valid(&point));
                     }
-                    match (proposal.text == source.text, held) {
-                        (true, true) => chosen += 1,
-                        (true, false) => settings += 1,
-                        (false, _) => {
-                            println!("an edit: {}\n{:?}", proposal.label, proposal.rationale);
-                            edits += 1;
-                        }
-                    }
+                }
+                let edits = proposals.iter().filter(|p| p.text != source.text);
+                for edit in edits.clone() {
+                    println!("an edit: {}\n{:?}", edit.label, edit.rationale);
+                }
+                match edits.count() {
+                    0 => SETTINGS.to_owned(),
+                    _ => "an edit".to_owned(),
                 }
             }
-            Err(ProposeError::Unusable(message)) => {
-                if held {
-                    println!("under a schema: {message}");
-                }
-                unusable += 1;
-            }
+            Err(ProposeError::Unusable(message)) => kind(&message),
             Err(error) => panic!("reply {attempt}: {error}"),
-        }
+        };
+        let how = if held { "under a schema" } else { "free text" };
+        println!("{attempt}: {how}: {ending}");
+        *endings.entry(format!("{how}: {ending}")).or_default() += 1;
     }
-    println!(
-        "{replies} replies: {unusable} unusable, {settings} settings, {chosen} settings under a schema, {edits} edits"
-    );
+    println!("{replies} replies");
+    for (ending, count) in &endings {
+        println!("{count:>5} {ending}");
+    }
     let held = replies.div_ceil(SCHEMA_EVERY);
+    let chosen = endings.get(&format!("under a schema: {SETTINGS}"));
     assert!(
-        chosen > 0,
+        chosen.is_some(),
         "none of {held} replies held to a schema was accepted"
     );
+}
+
+/// What a message says, without what it quotes and counts.
+fn kind(message: &str) -> String {
+    let said = message
+        .split([';', '(', '`', '"'])
+        .next()
+        .unwrap_or(message);
+    let parts: Vec<&str> = said.split(':').take(2).map(str::trim).collect();
+    parts.join(": ").replace(|c: char| c.is_ascii_digit(), "")
 }

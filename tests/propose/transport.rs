@@ -4,8 +4,8 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -13,7 +13,7 @@ use warptree::llm::{
     Api, ChatError, ChatReply, ChatRequest, Finish, OpenOptions, Schema, Tally, open,
 };
 
-use crate::client::{options, request};
+use crate::client::{KEY, options, request};
 
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -82,6 +82,9 @@ struct Expected {
     error: Option<String>,
     #[serde(default)]
     words: Vec<String>,
+    /// Of the last request's body: what it says, or an empty text for what it must not say.
+    #[serde(default)]
+    asked: toml::Table,
 }
 
 fn ok() -> u16 {
@@ -90,25 +93,33 @@ fn ok() -> u16 {
 
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// Plays the turns, the bytes in pieces of `piece`; counts connections.
-fn serve(turns: Vec<Turn>, piece: usize) -> (String, Arc<AtomicUsize>) {
+/// What a server was sent.
+#[derive(Default)]
+struct Seen {
+    connections: AtomicUsize,
+    last: Mutex<serde_json::Value>,
+}
+
+/// Plays the turns, the bytes in pieces of `piece`.
+fn serve(turns: Vec<Turn>, piece: usize) -> (String, Arc<Seen>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let base = format!("http://{}", listener.local_addr().expect("bound"));
-    let count = Arc::new(AtomicUsize::new(0));
-    let seen = Arc::clone(&count);
+    let seen = Arc::<Seen>::default();
+    let told = Arc::clone(&seen);
     std::thread::spawn(move || {
         for turn in turns {
             let Ok((stream, _)) = listener.accept() else {
                 return;
             };
-            seen.fetch_add(1, Ordering::SeqCst);
-            std::thread::spawn(move || play(stream, &turn, piece));
+            told.connections.fetch_add(1, Ordering::SeqCst);
+            let told = Arc::clone(&told);
+            std::thread::spawn(move || play(stream, &turn, piece, &told));
         }
     });
-    (base, count)
+    (base, seen)
 }
 
-fn play(mut stream: TcpStream, turn: &Turn, piece: usize) {
+fn play(mut stream: TcpStream, turn: &Turn, piece: usize, seen: &Seen) {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|read| read == 1) {
@@ -122,6 +133,7 @@ fn play(mut stream: TcpStream, turn: &Turn, piece: usize) {
     let unread = usize::from(turn.then == Then::Reset);
     let mut asked = vec![0; length - unread];
     let _ = stream.read_exact(&mut asked);
+    *seen.last.lock().expect("not poisoned") = serde_json::from_slice(&asked).unwrap_or_default();
     let mut body = turn.body.clone().into_bytes();
     body.truncate(body.len() - turn.drop);
     let answer = match &turn.raw {
@@ -165,8 +177,8 @@ fn play(mut stream: TcpStream, turn: &Turn, piece: usize) {
     }
 }
 
-fn ask(case: &Case, piece: usize) -> (Result<ChatReply, ChatError>, usize) {
-    let (base, count) = serve(case.turn.clone(), piece);
+fn ask(case: &Case, piece: usize) -> (Result<ChatReply, ChatError>, Arc<Seen>) {
+    let (base, seen) = serve(case.turn.clone(), piece);
     // Who is to run out of time does so soon; the others have as much of it as a busy machine may need.
     let waits = |turn: &Turn| matches!(turn.then, Then::Hang | Then::Repeat);
     let patience = match case.turn.iter().any(waits) {
@@ -186,15 +198,26 @@ fn ask(case: &Case, piece: usize) -> (Result<ChatReply, ChatError>, usize) {
     let chat = open("m-1", Some(&base), &options).expect("a good configuration");
     let request = ChatRequest {
         schema,
+        max_output_tokens: Some(32_768),
         ..request("Go.")
     };
     let reply = chat.complete(&request, &mut Tally::default());
-    (reply, count.load(Ordering::SeqCst))
+    (reply, seen)
 }
 
 fn fault(case: &Case, piece: usize) -> Option<String> {
-    let (reply, connections) = ask(case, piece);
+    let (reply, seen) = ask(case, piece);
+    let connections = seen.connections.load(Ordering::SeqCst);
+    let last = seen.last.lock().expect("not poisoned").clone();
     let expect = &case.expect;
+    if let Some((name, wanted)) = expect.asked.iter().find(|(name, wanted)| {
+        let sent = last
+            .get(name.as_str())
+            .map_or("\"\"".to_owned(), ToString::to_string);
+        sent != wanted.to_string()
+    }) {
+        return Some(format!("asked for {name} = {wanted}, not in {last}"));
+    }
     let told = format!("{reply:?} after {connections} connections");
     let right = match (&reply, &expect.text, &expect.error) {
         (Ok(reply), Some(text), _) => {
@@ -211,7 +234,7 @@ fn fault(case: &Case, piece: usize) -> Option<String> {
             let message = error.to_string();
             value["kind"] == kind.as_str()
                 && expect.words.iter().all(|word| message.contains(word))
-                && !message.contains("4711")
+                && !message.contains(KEY)
         }
         (Ok(_) | Err(_), _, _) => false,
     };

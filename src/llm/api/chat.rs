@@ -34,7 +34,7 @@ impl Language for Chat {
         messages.extend(turns(request));
         let mut body = json!({"model": model, "messages": messages});
         if let (Some(name), Some(tokens)) = (dialect.length.name(), request.max_output_tokens) {
-            body[name] = json!(tokens);
+            body[name] = json!(dialect.longest(tokens));
         }
         if let (Some(temperature), true) = (request.temperature, dialect.temperature) {
             body["temperature"] = json!(temperature);
@@ -59,6 +59,7 @@ impl Language for Chat {
             .get("choices")
             .and_then(|choices| choices.get(0))
             .ok_or_else(|| Failure::Garbage("no choices in it".to_owned()))?;
+        broken_off(choice)?;
         let message = choice.get("message").unwrap_or(&Value::Null);
         let mut heard = Stream {
             text: text_of(message.get("content")),
@@ -105,6 +106,7 @@ impl Listener for Stream {
             self.usage = Some(usage);
         }
         if let Some(choice) = chunk.get("choices").and_then(|choices| choices.get(0)) {
+            broken_off(choice)?;
             // Reasoning comes under names of its own and is no part of the reply.
             let delta = choice.get("delta").unwrap_or(&Value::Null);
             self.text.push_str(&text_of(delta.get("content")));
@@ -147,13 +149,25 @@ impl Listener for Stream {
     }
 }
 
+/// A reason to stop that is a failure of the server's: DeepSeek's, OpenRouter's and Mistral's, Zhipu's, vLLM's.
+fn broken_off(choice: &Value) -> Result<(), Failure> {
+    match choice.get("finish_reason").and_then(Value::as_str) {
+        Some(reason @ ("insufficient_system_resource" | "error" | "network_error" | "abort")) => {
+            Err(Failure::Said(json!({"error": {
+                "code": 503, "message": format!("the reply broke off ({reason})"),
+            }})))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
 fn finish(choice: &Value) -> Option<Finish> {
     let reason = choice.get("finish_reason").and_then(Value::as_str)?;
     Some(match reason {
         // as good as null, to some gateways
         "" => return None,
         "stop" => Finish::Stop,
-        "length" => Finish::Length,
+        "length" | "model_length" => Finish::Length,
         "content_filter" => Finish::Refused,
         other => Finish::Other(other.to_owned()),
     })
@@ -161,13 +175,16 @@ fn finish(choice: &Value) -> Option<Finish> {
 
 fn usage(body: &Value) -> Option<Usage> {
     let usage = body.get("usage").filter(|usage| usage.is_object())?;
+    let input = count(usage, "/prompt_tokens").unwrap_or(0);
+    // Gemini's and Grok's servers leave reasoning out of the reply's tokens, but not out of the sum.
+    let rest = count(usage, "/total_tokens").map_or(0, |all| all.saturating_sub(input));
     Some(Usage {
-        input: count(usage, "/prompt_tokens").unwrap_or(0),
+        input,
         cached: count(usage, "/prompt_tokens_details/cached_tokens")
             .or_else(|| count(usage, "/prompt_cache_hit_tokens"))
             .unwrap_or(0),
         cache_written: 0,
-        output: count(usage, "/completion_tokens").unwrap_or(0),
+        output: count(usage, "/completion_tokens").unwrap_or(0).max(rest),
         reasoning: count(usage, "/completion_tokens_details/reasoning_tokens").unwrap_or(0),
     })
 }

@@ -2,15 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::{Dialect, Failure, Heard, Language, Listener, count, parsed, turns};
+use super::{Dialect, Failure, Heard, Language, Listener, UNSTATED, count, parsed, turns};
 use crate::llm::{ChatReply, ChatRequest, Finish, Secret, Usage};
 
 pub(super) struct Messages;
 
 /// The version of the language, as its header says it.
 const VERSION: &str = "2023-06-01";
-/// The language wants a length said; this where the request leaves it open.
-const LONGEST: u32 = 32_768;
 
 impl Language for Messages {
     fn home(&self) -> &'static str {
@@ -32,7 +30,8 @@ impl Language for Messages {
     }
 
     fn body(&self, model: &str, request: &ChatRequest, dialect: &Dialect) -> Value {
-        let longest = request.max_output_tokens.unwrap_or(LONGEST);
+        // The language wants a length said.
+        let longest = dialect.longest(request.max_output_tokens.unwrap_or(UNSTATED));
         let mut body = json!({"model": model, "max_tokens": longest, "messages": turns(request)});
         if !request.system.is_empty() {
             body["system"] = json!([{

@@ -2,6 +2,7 @@
 //! whole or as a stream of events. No file here opens a connection or knows a retry.
 
 mod chat;
+mod limit;
 mod messages;
 mod responses;
 
@@ -9,6 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{ChatReply, ChatRequest, Message, Secret, Speaker};
+
+/// The longest reply where a request leaves it open and its language does not.
+pub(super) const UNSTATED: u32 = 32_768;
 
 /// Which language a server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -98,6 +102,8 @@ pub(super) enum Failure {
 pub(super) struct Dialect {
     /// How the longest reply is asked for.
     pub(super) length: Length,
+    /// Longer replies, in tokens, may not be asked for.
+    pub(super) longest: Option<u32>,
     /// Replies come as a stream of events.
     pub(super) stream: bool,
     /// A stream tells its usage when asked to.
@@ -135,11 +141,27 @@ impl Dialect {
                 true => Length::CompletionTokens,
                 false => Length::Tokens,
             },
+            longest: None,
             stream: true,
             stream_usage: true,
             schema: true,
             temperature: true,
         }
+    }
+
+    /// The longest reply to ask for where `asked` is wanted.
+    pub(super) fn longest(&self, asked: u32) -> u32 {
+        self.longest.map_or(asked, |longest| asked.min(longest))
+    }
+
+    /// The dialect with the length that a refusal of `asked` tokens allows; `None` where it says nothing of one.
+    /// `lower` is the refusal in lower case.
+    pub(super) fn shorter(self, lower: &str, asked: u32) -> Option<Self> {
+        let allowed = limit::reply(lower, self.longest(asked))?;
+        Some(Self {
+            longest: Some(allowed),
+            ..self
+        })
     }
 
     /// The dialect without what a refusal complains of; `None` where it complains of something else.

@@ -31,7 +31,7 @@ impl Language for Responses {
             body["instructions"] = json!(request.system);
         }
         if let (Some(_), Some(tokens)) = (dialect.length.name(), request.max_output_tokens) {
-            body["max_output_tokens"] = json!(tokens);
+            body["max_output_tokens"] = json!(dialect.longest(tokens));
         }
         if let (Some(temperature), true) = (request.temperature, dialect.temperature) {
             body["temperature"] = json!(temperature);

@@ -189,7 +189,8 @@ impl Proposer for ModelProposer {
                 Err(why) => why,
             };
             if corrections == 0 || !why.can_be_corrected() {
-                return Err(ProposeError::Unusable(why.to_string()));
+                let cut = conversation.cut_prompt().unwrap_or_default();
+                return Err(ProposeError::Unusable(format!("{why}{cut}")));
             }
             corrections -= 1;
             let Conversation {
@@ -222,6 +223,25 @@ struct Conversation {
     messages: Vec<Message>,
     reply: ChatReply,
 }
+
+impl Conversation {
+    /// A remark where the server counted far fewer tokens than the prompt must have: some cut what is too long
+    /// for their context and say nothing. Others count only what their cache had not, so it is no error.
+    fn cut_prompt(&self) -> Option<String> {
+        let sent = self.messages.iter().map(|message| message.text.len());
+        let bytes = sent.sum::<usize>() + self.system.len();
+        let read = self.reply.usage.input;
+        (read > 0 && read < bytes as u64 / BYTES_PER_TOKEN).then(|| {
+            format!(
+                " (the server counted {read} tokens in a prompt of {bytes} bytes: if it cut it, give it a longer \
+                 context, as OLLAMA_CONTEXT_LENGTH does for Ollama)"
+            )
+        })
+    }
+}
+
+/// No tokenizer was seen to pack more bytes of PTX and English into a token, on average.
+const BYTES_PER_TOKEN: u64 = 8;
 
 fn said(speaker: Speaker, text: String) -> Message {
     Message { speaker, text }
