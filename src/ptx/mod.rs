@@ -20,7 +20,7 @@ mod scope;
 
 pub use access::{Access, access};
 pub use canon::{canonical, digest};
-pub use check::check;
+pub use check::{RegisterBudget, check};
 pub use parse::{ParseError, parse};
 pub use place::{Lines, Position, position};
 pub use policy::{ModuleState, ModuleVariable, call_detectors, forbidden, module_state};

@@ -15,11 +15,12 @@ use warptree::verdict::{Audit, InstructionScore, Measurement, Resources, Score, 
 use crate::replies::reduce_sum;
 
 /// Folders in tests/data/rewrites and what their rewrites are called: those that open a knob.
-const OPENING: [(&str, &str); 4] = [
+const OPENING: [(&str, &str); 5] = [
     ("load_cache", "cache operator on loads"),
     ("store_cache", "cache operator on stores"),
     ("register_cap", "register cap"),
     ("residency", "blocks that reside together"),
+    ("moved_registers", "registers moved between warpgroups"),
 ];
 
 /// Those that change the code.

@@ -13,6 +13,7 @@ mod hoist;
 mod kernel;
 mod load_cache;
 mod memory;
+mod moved_registers;
 mod multiples;
 mod pad_shared;
 mod predicate;
@@ -45,7 +46,7 @@ enum Rewrite {
 }
 
 /// In the order in which they are tried.
-const REWRITES: [Rewrite; 13] = [
+const REWRITES: [Rewrite; 14] = [
     Rewrite::Code(vectorise::changes),
     Rewrite::Code(pad_shared::changes),
     Rewrite::Code(predicate::changes),
@@ -58,6 +59,7 @@ const REWRITES: [Rewrite; 13] = [
     Rewrite::Open(store_cache::propose),
     Rewrite::Open(register_cap::propose),
     Rewrite::Open(residency::propose),
+    Rewrite::Open(moved_registers::propose),
     Rewrite::Code(dead_code::changes),
 ];
 

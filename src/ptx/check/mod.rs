@@ -13,6 +13,7 @@ use super::ir::{Function, FunctionKind, Immediate, Instruction, Item, Module, Op
 use super::place::Lines;
 use super::scope::{Body, Flat, ScopeId};
 use crate::verdict::{Diagnostic, Severity};
+pub use setmaxnreg::RegisterBudget;
 use value::Values;
 
 /// All findings, by line. Lines are those of `module.text`.
