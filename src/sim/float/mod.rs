@@ -2,10 +2,16 @@
 //! and conversions between all scalar types. Bits in, bits out; pure. The machine's fast paths cover the
 //! common modes; everything here may be slow but is exact.
 
+mod convert;
+mod small;
+
 use rustc_apfloat::ieee::{BFloat, Double, Half, Quad, Single};
 use rustc_apfloat::{Float, FloatConvert, Round};
 
-use super::op::{Cvt, CvtType, FloatOp, FloatTest, FloatUnary};
+use super::op::{FloatOp, FloatTest, FloatUnary};
+
+pub(crate) use convert::convert;
+pub(crate) use small::{Small, e4m3_value, e5m2_value, to_tf32};
 
 /// A scalar float format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -407,202 +413,6 @@ pub(crate) fn test(format: Format, test: FloatTest, a: u64) -> bool {
     }
 }
 
-/// `cvt` between any two scalar types. The source is masked to its width; the result is not extended.
-#[inline]
-pub(crate) fn convert(cvt: &Cvt, a: u64) -> u64 {
-    match native_conversion(cvt, a) {
-        Some(bits) => bits,
-        None => exact_conversion(cvt, a),
-    }
-}
-
-/// What the host converts exactly as the GPU does.
-#[inline]
-fn native_conversion(cvt: &Cvt, a: u64) -> Option<u64> {
-    if cvt.sat || cvt.relu || cvt.ftz {
-        return None;
-    }
-    let single = f32::from_bits(a as u32);
-    match (cvt.from, cvt.to) {
-        (CvtType::Int { bits, signed }, CvtType::Float(Format::F32)) => {
-            let nearest = cvt.rounding.is_none_or(|by| by == Rounding::NearestEven);
-            let shift = 64 - u32::from(bits);
-            let value = a << shift;
-            let value = if signed {
-                (value as i64 >> shift) as f32
-            } else {
-                (value >> shift) as f32
-            };
-            nearest.then_some(u64::from(value.to_bits()))
-        }
-        (CvtType::Float(Format::F32), CvtType::Int { bits, signed }) if bits <= 32 => {
-            if single.is_nan() {
-                return Some(0);
-            }
-            let whole = integral(single, cvt.rounding.unwrap_or(Rounding::Zero))? as i64;
-            let within = whole.clamp(least(bits, signed) as i64, most(bits, signed) as i64);
-            Some(mask(within as u64, bits))
-        }
-        (CvtType::Float(Format::F32), CvtType::Float(Format::F32)) if cvt.integral => {
-            let by = cvt.rounding.unwrap_or(Rounding::NearestEven);
-            let whole = integral(single, by).filter(|whole| !whole.is_nan())?;
-            Some(u64::from(whole.to_bits()))
-        }
-        (CvtType::Float(from), CvtType::Float(to)) if !cvt.integral && !from.is_nan(a) => {
-            let nearest = cvt.rounding.is_none_or(|by| by == Rounding::NearestEven);
-            match (from, to) {
-                (Format::F32, Format::F16) if nearest => {
-                    Some(u64::from(half::f16::from_f32(single).to_bits()))
-                }
-                (Format::F32, Format::Bf16) if nearest => {
-                    Some(u64::from(half::bf16::from_f32(single).to_bits()))
-                }
-                (Format::F16 | Format::Bf16 | Format::F32, Format::F32) => {
-                    Some(u64::from((from.value(a) as f32).to_bits()))
-                }
-                (Format::F16 | Format::Bf16 | Format::F32 | Format::F64, Format::F64) => {
-                    Some(from.value(a).to_bits())
-                }
-                (Format::F64, Format::F32) if nearest => {
-                    Some(to.round(from.value(a), Rounding::NearestEven))
-                }
-                (Format::F16 | Format::Bf16 | Format::F32 | Format::F64, _) => None,
-            }
-        }
-        (CvtType::Int { .. } | CvtType::Float(_), CvtType::Int { .. } | CvtType::Float(_)) => None,
-    }
-}
-
-fn integral(x: f32, rounding: Rounding) -> Option<f32> {
-    match rounding {
-        Rounding::NearestEven => Some(x.round_ties_even()),
-        Rounding::Zero => Some(x.trunc()),
-        Rounding::Down => Some(x.floor()),
-        Rounding::Up => Some(x.ceil()),
-        Rounding::NearestAway => None,
-    }
-}
-
-fn exact_conversion(cvt: &Cvt, a: u64) -> u64 {
-    match (cvt.from, cvt.to) {
-        (
-            CvtType::Int { bits, signed },
-            CvtType::Int {
-                bits: to,
-                signed: to_signed,
-            },
-        ) => {
-            let value = integer(a, bits, signed);
-            let value = if cvt.sat {
-                value.clamp(least(to, to_signed), most(to, to_signed))
-            } else {
-                value
-            };
-            mask(value as u64, to)
-        }
-        (CvtType::Int { bits, signed }, CvtType::Float(format)) => {
-            let value = Quad::from_i128(integer(a, bits, signed)).value;
-            let out = format.narrow_quad(value, cvt.rounding.unwrap_or(Rounding::NearestEven));
-            if cvt.sat { format.saturate(out) } else { out }
-        }
-        (CvtType::Float(format), CvtType::Int { bits, signed }) => {
-            let a = if cvt.ftz { format.flush(a) } else { a };
-            if format.is_nan(a) {
-                // 64-bit conversions, and those from doubles, give the sign bit alone; the rest give zero.
-                return if bits == 64 || format == Format::F64 {
-                    mask(1u64 << (bits.max(32) - 1), bits)
-                } else {
-                    0
-                };
-            }
-            let value = format.quad(a);
-            let rounded = value
-                .round_to_integral(cvt.rounding.unwrap_or(Rounding::Zero).apfloat())
-                .value;
-            let value = rounded.to_i128_r(128, Round::TowardZero, &mut false).value;
-            mask(
-                value.clamp(least(bits, signed), most(bits, signed)) as u64,
-                bits,
-            )
-        }
-        (CvtType::Float(from), CvtType::Float(to)) => {
-            let flush_source = cvt.ftz && from == Format::F32;
-            let a = if flush_source { from.flush(a) } else { a };
-            let rounding = cvt.rounding.unwrap_or(Rounding::NearestEven);
-            let out = if from.is_nan(a) {
-                convert_nan(from, to, a)
-            } else if cvt.integral {
-                let rounded = from.quad(a).round_to_integral(rounding.apfloat()).value;
-                to.narrow_quad(rounded, Rounding::NearestEven)
-            } else {
-                to.narrow_quad(from.quad(a), rounding)
-            };
-            let out = if cvt.ftz && to == Format::F32 {
-                to.flush(out)
-            } else {
-                out
-            };
-            let out = if cvt.sat { to.saturate(out) } else { out };
-            if cvt.relu && out & to.sign() != 0 && !to.is_nan(out) {
-                0
-            } else {
-                out
-            }
-        }
-    }
-}
-
-/// Doubles keep the top of a NaN's payload and take it over from others; bf16 to f32 is a shift; all else
-/// gives the canonical NaN.
-fn convert_nan(from: Format, to: Format, a: u64) -> u64 {
-    match (from, to) {
-        (Format::Bf16, Format::F32) => a << 16,
-        (Format::F64, _) | (_, Format::F64) => {
-            let sign = if a & from.sign() != 0 { to.sign() } else { 0 };
-            let payload = a & from.mantissa_mask();
-            let (wide, narrow) = (from.mantissa_bits(), to.mantissa_bits());
-            let payload = if wide > narrow {
-                payload >> (wide - narrow)
-            } else {
-                payload << (narrow - wide)
-            };
-            sign | to.exponent_mask() | payload | 1 << (narrow - 1)
-        }
-        (Format::F16 | Format::Bf16 | Format::F32, Format::F16 | Format::Bf16 | Format::F32) => {
-            to.nan()
-        }
-    }
-}
-
-fn mask(value: u64, bits: u8) -> u64 {
-    if bits == 64 {
-        value
-    } else {
-        value & ((1 << bits) - 1)
-    }
-}
-
-fn integer(value: u64, bits: u8, signed: bool) -> i128 {
-    let shift = 64 - u32::from(bits);
-    if signed {
-        i128::from(((value << shift) as i64) >> shift)
-    } else {
-        i128::from((value << shift) >> shift)
-    }
-}
-
-fn least(bits: u8, signed: bool) -> i128 {
-    if signed { -(1 << (bits - 1)) } else { 0 }
-}
-
-fn most(bits: u8, signed: bool) -> i128 {
-    if signed {
-        (1 << (bits - 1)) - 1
-    } else {
-        (1 << bits) - 1
-    }
-}
-
 /// The value of an f16 number; exact, but for what a NaN carries.
 #[inline]
 pub(crate) fn f16_value(bits: u32) -> f32 {
@@ -617,124 +427,8 @@ pub(crate) fn f16_value(bits: u32) -> f32 {
     f32::from_bits(value.to_bits() | (bits & 0x8000) << 16)
 }
 
-/// The value of an `e4m3` number: no infinities, one NaN a sign.
-pub(crate) fn e4m3_value(bits: u8) -> f32 {
-    let magnitude = bits & 0x7f;
-    let value = if magnitude == 0x7f {
-        f32::NAN
-    } else {
-        small_value(u32::from(magnitude), 3, 7)
-    };
-    if bits & 0x80 != 0 { -value } else { value }
-}
-
-/// The value of an `e5m2` number: the upper half of a half.
-pub(crate) fn e5m2_value(bits: u8) -> f32 {
-    half::f16::from_bits(u16::from(bits) << 8).to_f32()
-}
-
-/// The value of a small positive float without special values.
-fn small_value(bits: u32, mantissa_bits: u32, bias: i32) -> f32 {
-    let exponent = (bits >> mantissa_bits) as i32;
-    let mantissa = (bits & ((1 << mantissa_bits) - 1)) as f32;
-    let one = (1 << mantissa_bits) as f32;
-    if exponent == 0 {
-        mantissa / one * 2f32.powi(1 - bias)
-    } else {
-        (1.0 + mantissa / one) * 2f32.powi(exponent - bias)
-    }
-}
-
-/// The nearest small float, ties to even; what is too large becomes the largest, as `.satfinite` wants.
-fn small_round(value: f64, mantissa_bits: u32, bias: i32, largest: u8) -> u8 {
-    if value.is_nan() {
-        return 0x7f;
-    }
-    let sign = if value.is_sign_negative() { 0x80 } else { 0 };
-    let magnitude = value.abs();
-    if magnitude.is_infinite() {
-        return sign | largest;
-    }
-    // Doubles hold all sources exactly, as normal numbers.
-    let exponent = ((magnitude.to_bits() >> 52) as i32 - 1023).max(1 - bias);
-    let steps = (magnitude * 2f64.powi(mantissa_bits as i32 - exponent)).round_ties_even();
-    // Where rounding reaches the next power of two, the carry does the right thing.
-    let bits = (f64::from((exponent + bias - 1) << mantissa_bits) + steps).min(f64::from(largest));
-    sign | bits as u8
-}
-
-/// An 8-bit float format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Small {
-    E4m3,
-    E5m2,
-}
-
-impl Small {
-    pub(crate) fn value(self, bits: u8) -> f32 {
-        match self {
-            Self::E4m3 => e4m3_value(bits),
-            Self::E5m2 => e5m2_value(bits),
-        }
-    }
-
-    /// To nearest even, finite; with `relu` negative numbers become zero.
-    pub(crate) fn round(self, value: f64, relu: bool) -> u8 {
-        if relu && value.is_sign_negative() && !value.is_nan() {
-            return 0;
-        }
-        match self {
-            Self::E4m3 => small_round(value, 3, 7, 0x7e),
-            Self::E5m2 => small_round(value, 2, 15, 0x7b),
-        }
-    }
-}
-
-/// f32 to the nineteen bits that tf32 keeps, in place.
-pub(crate) fn to_tf32(bits: u32, rounding: Rounding, relu: bool) -> u32 {
-    const DROPPED: u32 = 13;
-    if f32::from_bits(bits).is_nan() {
-        // Half away from zero keeps what it can of a NaN; the others give the one whose kept bits are set.
-        let kept = match rounding {
-            Rounding::NearestAway => bits,
-            Rounding::NearestEven | Rounding::Zero | Rounding::Down | Rounding::Up => {
-                Format::F32.nan() as u32
-            }
-        };
-        return kept >> DROPPED << DROPPED;
-    }
-    if relu && bits >> 31 != 0 {
-        return 0;
-    }
-    let half = 1 << (DROPPED - 1);
-    let magnitude = bits & 0x7fff_ffff;
-    if magnitude == 0x7f80_0000 {
-        return bits;
-    }
-    let rounded = match rounding {
-        Rounding::NearestAway => magnitude + half,
-        Rounding::NearestEven => magnitude + half - 1 + (magnitude >> DROPPED & 1),
-        Rounding::Zero | Rounding::Down | Rounding::Up => magnitude,
-    };
-    bits & 0x8000_0000 | rounded >> DROPPED << DROPPED
-}
-
 #[cfg(test)]
 mod tests {
-    use super::Small;
-
-    #[test]
-    fn small_floats_come_back_from_their_values() {
-        for small in [Small::E4m3, Small::E5m2] {
-            for bits in 0..=u8::MAX {
-                let value = small.value(bits);
-                if value.is_finite() {
-                    assert_eq!(small.round(f64::from(value), false), bits, "{small:?}");
-                }
-            }
-        }
-    }
-
     #[test]
     fn halves_have_the_values_of_the_format() {
         for bits in 0..=u16::MAX {
@@ -748,21 +442,5 @@ mod tests {
                 "{bits:#x}"
             );
         }
-    }
-
-    #[test]
-    fn small_floats_round_to_even_and_stay_finite() {
-        // Halfway between 16 and 18, 18 and 20; beyond the largest; below half the least.
-        for (value, bits) in [
-            (17.0, 0x58),
-            (19.0, 0x5a),
-            (1e9, 0x7e),
-            (-1e9, 0xfe),
-            (1e-9, 0),
-        ] {
-            assert_eq!(Small::E4m3.round(value, false), bits, "{value}");
-        }
-        assert_eq!(Small::E5m2.round(f64::INFINITY, false), 0x7b);
-        assert_eq!(Small::E5m2.round(-1.0, true), 0);
     }
 }
