@@ -160,8 +160,11 @@ pub(crate) struct Shared {
     base: u32,
     request: u32,
     banks: [u8; 32],
-    wavefronts: u8,
-    distinct: u32,
+    /// Of the busiest bank in this pass.
+    busiest: u8,
+    /// Of the passes before it.
+    wavefronts: u32,
+    passes: u32,
     checks: bool,
     packing: Packing,
     layout: Layout,
@@ -191,8 +194,9 @@ impl Shared {
             base: 0,
             request: 0,
             banks: [0; 32],
+            busiest: 0,
             wavefronts: 0,
-            distinct: 0,
+            passes: 0,
             checks,
             packing: Packing {
                 pc_bits: pc_bits(layout),
@@ -217,22 +221,27 @@ impl Shared {
         self.limit
     }
 
-    /// Begins a warp's request.
+    /// Begins a warp's request, and its first pass.
     #[inline]
     pub fn begin_request(&mut self) {
-        self.request = self.request.wrapping_add(1).max(1);
-        self.banks = [0; 32];
-        self.wavefronts = 0;
-        self.distinct = 0;
+        (self.busiest, self.wavefronts, self.passes) = (0, 0, 0);
+        self.begin_pass();
     }
 
-    /// Wavefronts the request took, and the least its distinct words need.
+    /// Begins a pass of a request: what lanes of it share is one access, what they share with earlier ones is not.
     #[inline]
-    pub fn end_request(&self) -> (u32, u32) {
-        (
-            u32::from(self.wavefronts).max(1),
-            self.distinct.div_ceil(32).max(1),
-        )
+    pub fn begin_pass(&mut self) {
+        self.wavefronts += u32::from(self.busiest);
+        self.passes += u32::from(self.busiest > 0);
+        self.request = self.request.wrapping_add(1).max(1);
+        (self.banks, self.busiest) = ([0; 32], 0);
+    }
+
+    /// Wavefronts the request took, and how many it would without conflicts.
+    #[inline]
+    pub fn end_request(&mut self) -> (u32, u32) {
+        self.begin_pass();
+        (self.wavefronts.max(1), self.passes.max(1))
     }
 
     #[inline]
@@ -248,8 +257,7 @@ impl Shared {
     /// Counts the words of a whole request.
     #[inline]
     pub fn count_all(&mut self, footprint: &Footprint) {
-        self.distinct = footprint.distinct();
-        self.wavefronts = footprint.wavefronts();
+        (self.wavefronts, self.passes) = footprint.wavefronts();
     }
 
     /// All words.
@@ -271,12 +279,7 @@ impl Shared {
             return Seen::default();
         }
         self.requests[index] = self.request;
-        count(
-            &mut self.banks,
-            &mut self.wavefronts,
-            &mut self.distinct,
-            index,
-        );
+        count(&mut self.banks, &mut self.busiest, index);
         self.check_read(index, bytes, atomic, by)
     }
 
@@ -421,12 +424,7 @@ impl Shared {
         let repeated = self.requests[index] == self.request;
         if !repeated {
             self.requests[index] = self.request;
-            count(
-                &mut self.banks,
-                &mut self.wavefronts,
-                &mut self.distinct,
-                index,
-            );
+            count(&mut self.banks, &mut self.busiest, index);
         }
         if !self.checks {
             return None;
@@ -598,11 +596,10 @@ pub(crate) fn most_instructions(layout: Layout) -> usize {
 }
 
 #[inline]
-fn count(banks: &mut [u8; 32], wavefronts: &mut u8, distinct: &mut u32, index: usize) {
+fn count(banks: &mut [u8; 32], busiest: &mut u8, index: usize) {
     let bank = &mut banks[index & 31];
     *bank += 1;
-    *wavefronts = (*wavefronts).max(*bank);
-    *distinct += 1;
+    *busiest = (*busiest).max(*bank);
 }
 
 /// The loop of [`Shared::common`]: least and greatest clock and actor.

@@ -96,7 +96,7 @@ pub(super) fn count_global(
 
 pub(in crate::sim::machine) fn count_shared(
     env: &mut Env<'_>,
-    shared: &Shared,
+    shared: &mut Shared,
     at: At,
     total: u32,
 ) {

@@ -33,6 +33,7 @@ impl Block {
         shared.begin_request();
         for index in 0..usize::from(matrix.count) {
             let slot = matrix.regs[index];
+            shared.begin_pass();
             // Lanes 8i to 8i + 7 name the rows of matrix i.
             let mut rows = [0; ROWS];
             for (row, first) in rows.iter_mut().enumerate() {

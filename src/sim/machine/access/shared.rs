@@ -9,7 +9,7 @@ use super::hazard::Hazards;
 use super::lane::{extend, get, put};
 use super::{At, by, lanes};
 use crate::sim::finding::FindingKind;
-use crate::sim::footprint::{Extent, Footprint};
+use crate::sim::footprint::{Extent, Footprint, Passes};
 use crate::sim::op::{Access, Pc, Reg};
 use crate::sim::shared::{By, Shared};
 
@@ -56,7 +56,8 @@ pub(super) fn load(
     let mut seen = Hazards::default();
     shared.begin_request();
     let mut footprint = Footprint::new();
-    if total >= 4 && footprint.cover(addresses, at.mask, total, extent) {
+    let passes = Passes::of_load(addresses, at.mask, total);
+    if total >= 4 && footprint.cover(addresses, passes, total, extent) {
         shared.count_all(&footprint);
         if env.options.checks {
             for words in footprint.runs() {
@@ -64,18 +65,21 @@ pub(super) fn load(
             }
         }
     } else {
-        let mut previous = u64::MAX;
-        for lane in lanes(at.mask) {
-            let address = addresses[lane];
-            if address == previous {
-                continue;
-            }
-            previous = address;
-            for byte in (address as u32..address as u32 + total).step_by(bytes as usize) {
-                let first = byte as usize / 4;
-                let mask = ((1 << bytes.min(4)) - 1) << (byte % 4);
-                for word in first..first + (bytes as usize / 4).max(1) {
-                    seen.note(shared.read(word, mask, access.strong, by));
+        for pass in Passes::of_load(addresses, at.mask, total) {
+            shared.begin_pass();
+            let mut previous = u64::MAX;
+            for lane in lanes(pass) {
+                let address = addresses[lane];
+                if address == previous {
+                    continue;
+                }
+                previous = address;
+                for byte in (address as u32..address as u32 + total).step_by(bytes as usize) {
+                    let first = byte as usize / 4;
+                    let mask = ((1 << bytes.min(4)) - 1) << (byte % 4);
+                    for word in first..first + (bytes as usize / 4).max(1) {
+                        seen.note(shared.read(word, mask, access.strong, by));
+                    }
                 }
             }
         }
@@ -126,7 +130,7 @@ pub(super) fn store(
     let mut footprint = Footprint::new();
     let extent = check_all_shared(env, shared, at, addresses, total)?;
     if bytes == 4
-        && footprint.cover(addresses, at.mask, total, extent)
+        && footprint.cover(addresses, Passes::of_store(at.mask, total), total, extent)
         && footprint.distinct() == at.mask.count_ones() * total / 4
         && footprint
             .runs()
@@ -151,7 +155,13 @@ pub(super) fn store(
         seen.report(env, at.pc);
         return Ok(());
     }
+    let mut passes = Passes::of_store(at.mask, total);
+    let mut pass = 0;
     for lane in lanes(at.mask) {
+        if pass >> lane & 1 == 0 {
+            pass = passes.next().unwrap_or_default();
+            shared.begin_pass();
+        }
         let address = addresses[lane] as u32;
         seen.race(shared.overwrites_reading(address, address + total, by));
         for (index, reg) in access.regs[..usize::from(access.count)].iter().enumerate() {

@@ -5,6 +5,7 @@ use super::super::access::{
 };
 use super::super::regs::LANES;
 use super::super::{Block, Env, Stop};
+use crate::sim::footprint::Passes;
 use crate::sim::memory::Cursor;
 use crate::sim::op::Copy;
 use crate::sim::shared::By;
@@ -38,7 +39,13 @@ impl Block {
             pc: at.pc,
         };
         shared.begin_request();
+        let mut passes = Passes::of_store(at.mask, bytes);
+        let mut pass = 0;
         for lane in lanes(at.mask) {
+            if pass >> lane & 1 == 0 {
+                pass = passes.next().unwrap_or_default();
+                shared.begin_pass();
+            }
             let address = targets[lane] as u32;
             check_shared(env, shared, at.pc, address, bytes, lane)?;
             let mut data = [0u8; 16];
