@@ -4,8 +4,8 @@ use crate::units::{Bytes, Flops};
 use crate::verdict::{Bottleneck, Diagnosis, Evidence, Occupancy};
 
 use super::cost::{Estimate, Limits, Parts, Work};
-use super::counts::FlopCounts;
 use super::executed::executed;
+use super::flops::FlopCounts;
 use super::op::{Op, Pc};
 
 /// Diagnoses the launch that takes longest; FLOPs and bytes are sums over all.

@@ -51,7 +51,7 @@ pub fn executed(launches: &[(Work<'_>, Estimate)], limits: &Limits) -> Executed 
                 wavefronts: whole(counts.wavefronts),
                 ideal: whole(counts.ideal_wavefronts),
             };
-            let bulk = Bytes(whole(counts.bulk_bytes));
+            let bulk = Bytes(whole(counts.arrived_bytes));
             match kind(&instr.op) {
                 Kind::Load => all.loads.add(global),
                 Kind::Store => all.stores.add(global),

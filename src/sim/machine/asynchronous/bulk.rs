@@ -74,14 +74,14 @@ impl Block {
             let (data, swizzle, alignment) = match &load.src {
                 BulkPlace::Tensor { map, at: slots } => {
                     let (map, coordinates) = self.tensor(env, one, map, slots)?;
-                    let data = gather(env, at.pc, map, &coordinates)?;
+                    let data = gather(env, at.pc, map, &coordinates, ranks.len())?;
                     (data, map.swizzle, BOX_ALIGNMENT)
                 }
                 BulkPlace::Global { address, bytes } => {
                     let (from, length) = self.run_of(env, one, address, *bytes)?;
                     let mut data = vec![0; length as usize];
                     read(env, at.pc, from, &mut data, lane)?;
-                    count(env, at.pc, u64::from(length), 1);
+                    count(env, at.pc, u64::from(length), 1, ranks.len());
                     (data, Swizzle::None, PIECE)
                 }
                 BulkPlace::Shared { address, bytes } => {
@@ -128,7 +128,7 @@ impl Block {
             if !address.is_multiple_of(data.len() as u32) {
                 return Err(misaligned(env, at.pc, u64::from(address), data.len()));
             }
-            count(env, at.pc, data.len() as u64, 1);
+            count(env, at.pc, data.len() as u64, 1, 1);
             env.mail.push(super::Mail::Deliver(Box::new(Delivery {
                 data,
                 swizzle: Swizzle::None,
@@ -223,7 +223,7 @@ impl Block {
                         self.put_out(env, one, to, piece, reduce, lane)?;
                         moved += u64::from(row.inside);
                     }
-                    count(env, at.pc, moved, coordinates.len() as u64);
+                    count(env, at.pc, moved, coordinates.len() as u64, 1);
                 }
                 BulkPlace::Global { address, bytes } => {
                     let (to, length) = self.run_of(env, one, address, *bytes)?;
@@ -240,7 +240,7 @@ impl Block {
                         }
                     };
                     self.put_out(env, one, to, &data, reduce, lane)?;
-                    count(env, at.pc, u64::from(length), 1);
+                    count(env, at.pc, u64::from(length), 1, 1);
                 }
                 BulkPlace::Shared { .. } => {
                     let message = "a bulk store into shared memory";
@@ -409,8 +409,14 @@ impl Block {
     }
 }
 
-/// A box's bytes in order.
-fn gather(env: &mut Env<'_>, pc: Pc, map: &TensorMap, at: &[i32]) -> Result<Vec<u8>, Stop> {
+/// A box's bytes in order, for so many blocks.
+fn gather(
+    env: &mut Env<'_>,
+    pc: Pc,
+    map: &TensorMap,
+    at: &[i32],
+    blocks: usize,
+) -> Result<Vec<u8>, Stop> {
     let mut data = vec![map.fill(); map.box_bytes() as usize];
     let mut moved = 0;
     for row in map.rows(at) {
@@ -425,7 +431,7 @@ fn gather(env: &mut Env<'_>, pc: Pc, map: &TensorMap, at: &[i32]) -> Result<Vec<
         )?;
         moved += u64::from(row.inside);
     }
-    count(env, pc, moved, at.len() as u64);
+    count(env, pc, moved, at.len() as u64, blocks);
     Ok(data)
 }
 
@@ -441,12 +447,13 @@ fn read(env: &mut Env<'_>, pc: Pc, from: u64, out: &mut [u8], lane: usize) -> Re
     }
 }
 
-/// Bytes between L2 and shared memory: no load/store unit is busy with them.
-fn count(env: &mut Env<'_>, pc: Pc, bytes: u64, requests: u64) {
+/// Bytes between L2 and the shared memory of so many blocks: no load/store unit is busy with them.
+fn count(env: &mut Env<'_>, pc: Pc, bytes: u64, requests: u64, blocks: usize) {
     let line = &mut env.counts.by_pc[pc as usize];
     line.requests += requests.min(1);
     line.bytes += bytes;
     line.bulk_bytes += bytes;
+    line.arrived_bytes += bytes * blocks as u64;
 }
 
 fn element_type(dtype: DType) -> AtomType {
