@@ -43,6 +43,17 @@ pub struct Did {
     pub touched: Vec<Touched>,
 }
 
+/// Which blocks of a grid run.
+#[derive(Clone, Copy)]
+enum Sample {
+    /// Few that stand for it.
+    Few,
+    /// All where all are resident at once, and may wait for each other; else few.
+    Resident,
+    /// So many, spread over it.
+    Spread(u64),
+}
+
 impl Observed {
     /// For the cost model.
     pub fn work(&self) -> Work<'_> {
@@ -59,16 +70,21 @@ impl Observed {
 impl SimDevice {
     /// Runs the blocks that stand for each launch of a job. `Err`: it ended otherwise.
     pub fn observe(&self, job: &Job<'_>) -> Result<Vec<Observed>, Timing> {
-        match self.observe_blocks(job, false) {
+        match self.observe_blocks(job, Sample::Few) {
             // Blocks that wait for each other: all must run.
-            Err(Timing::Hung(_)) => self.observe_blocks(job, true),
+            Err(Timing::Hung(_)) => self.observe_blocks(job, Sample::Resident),
             observed => observed,
         }
     }
 
     /// The same, but runs every block of a grid that is resident at once: what its blocks do may differ.
     pub fn observe_whole(&self, job: &Job<'_>) -> Result<Vec<Observed>, Timing> {
-        self.observe_blocks(job, true)
+        self.observe_blocks(job, Sample::Resident)
+    }
+
+    /// The same, but runs so many blocks, spread over the grid: what few of them do may be far from the mean.
+    pub fn observe_spread(&self, job: &Job<'_>, blocks: u64) -> Result<Vec<Observed>, Timing> {
+        self.observe_blocks(job, Sample::Spread(blocks))
     }
 
     /// The same from what was seen earlier of the same job; nothing runs.
@@ -77,12 +93,12 @@ impl SimDevice {
         Ok(observed(prepared, seen))
     }
 
-    fn observe_blocks(&self, job: &Job<'_>, whole: bool) -> Result<Vec<Observed>, Timing> {
+    fn observe_blocks(&self, job: &Job<'_>, sample: Sample) -> Result<Vec<Observed>, Timing> {
         let mut prepared = self.prepare(job).map_err(refused)?;
         let mut seen = Vec::with_capacity(prepared.launches.len());
         for (entry, launch, registers) in &prepared.launches {
             let program = &prepared.programs[entry];
-            let options = self.sampling(program, launch, *registers, whole);
+            let options = self.sampling(program, launch, *registers, sample);
             prepared.memory.forget_touched();
             let Outcome { stop, counts, .. } =
                 sim::launch(program, &mut prepared.memory, launch, &options);
@@ -125,15 +141,13 @@ impl SimDevice {
         }
     }
 
-    /// Options to run a few blocks that stand for the grid.
-    ///
-    /// With `whole`, a grid that is resident at once runs all of its blocks: they may wait for each other.
+    /// Options to run the blocks that stand for the grid.
     fn sampling(
         &self,
         program: &Program,
         launch: &sim::Launch,
         registers: Option<u32>,
-        whole: bool,
+        sample: Sample,
     ) -> Options {
         let full = self.options(program, launch, registers);
         let resident = resident(&self.limits(), program, launch, registers)
@@ -144,11 +158,15 @@ impl SimDevice {
             u64::from(program.static_shared() + launch.dynamic_shared) * u64::from(resident);
         let cache = (self.gpu.smem_per_sm.0 + CACHE_BEYOND_SHARED).saturating_sub(shared)
             / u64::from(resident);
-        let at_once = whole && blocks <= u64::from(full.resident_blocks);
-        let sample = if blocks <= SAMPLED_BLOCKS || at_once {
-            (0..blocks).collect()
-        } else {
-            standing_for(launch.grid)
+        let all = match sample {
+            Sample::Few => SAMPLED_BLOCKS,
+            Sample::Resident => u64::from(full.resident_blocks),
+            Sample::Spread(count) => count,
+        };
+        let sample = match sample {
+            _ if blocks <= all.max(SAMPLED_BLOCKS) => (0..blocks).collect(),
+            Sample::Few | Sample::Resident => standing_for(launch.grid),
+            Sample::Spread(count) => spread(count, blocks),
         };
         Options {
             checks: false,
@@ -209,9 +227,30 @@ fn standing_for(grid: [u32; 3]) -> Vec<u64> {
         .collect()
 }
 
+/// `count` of `blocks`, one at no regular place in each of as many equal parts.
+fn spread(count: u64, blocks: u64) -> Vec<u64> {
+    let within = |part: u64, size: u64| part.wrapping_mul(0x9e37_79b9_7f4a_7c15) % size.max(1);
+    (0..count)
+        .map(|part| {
+            let [from, to] = [part, part + 1].map(|edge| edge * blocks / count);
+            from + within(part + 1, to - from)
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spread_blocks_are_as_many_as_asked_for_and_different() {
+        for (count, blocks) in [(5, 6), (7, 7), (64, 1000), (1000, 200_704)] {
+            let spread = spread(count, blocks);
+            assert_eq!(spread.len() as u64, count);
+            assert!(spread.windows(2).all(|pair| pair[0] < pair[1]));
+            assert!(spread.iter().all(|&block| block < blocks));
+        }
+    }
 
     #[test]
     fn blocks_that_stand_for_a_grid_stand_for_its_columns_and_rows() {
