@@ -8,6 +8,9 @@ use super::cost::Limits;
 use super::float::Format;
 use super::op::{Access, Alu, AsyncOp, FloatOp, FloatUnary, IntOp, Mma, Op, Program, Space, Width};
 
+/// Machine instructions that a branch skips, at most, where the assembler puts them under its condition instead.
+const MOST_PREDICATED: f64 = 7.0;
+
 /// Most loads that registers allow in flight.
 const MOST_LOADS: f64 = 16.0;
 
@@ -69,7 +72,7 @@ pub(crate) struct Mix {
 /// Costs of a program's instructions, in order.
 pub(crate) fn mix(program: &Program) -> Vec<Mix> {
     let mut out: Vec<Mix> = program.code.iter().map(|instr| cost(&instr.op)).collect();
-    for block in basic_blocks(program) {
+    for block in basic_blocks(program, &out) {
         let parallel = parallelism(program, &out, block.clone());
         for mix in &mut out[block.clone()] {
             mix.parallel = parallel;
@@ -80,10 +83,12 @@ pub(crate) fn mix(program: &Program) -> Vec<Mix> {
     out
 }
 
-fn basic_blocks(program: &Program) -> Vec<std::ops::Range<usize>> {
+/// What is scheduled together: from one branch or target of a branch to the next, short branches left out.
+fn basic_blocks(program: &Program, mix: &[Mix]) -> Vec<std::ops::Range<usize>> {
     let mut starts: BTreeSet<usize> = program.functions.iter().map(|f| f.entry as usize).collect();
     for (pc, instr) in program.code.iter().enumerate() {
         match &instr.op {
+            Op::Branch { target } if is_predicated(program, mix, pc, *target as usize) => {}
             Op::Branch { target } => {
                 starts.extend([*target as usize, pc + 1]);
             }
@@ -100,6 +105,32 @@ fn basic_blocks(program: &Program) -> Vec<std::ops::Range<usize>> {
     starts.insert(program.code.len());
     let starts: Vec<usize> = starts.into_iter().collect();
     starts.windows(2).map(|pair| pair[0]..pair[1]).collect()
+}
+
+/// Whether the assembler puts what a branch skips under its condition, and drops the branch.
+fn is_predicated(program: &Program, mix: &[Mix], pc: usize, target: usize) -> bool {
+    let skipped = pc + 1..target;
+    program.code[pc].guard.is_some()
+        && target > pc
+        && mix[skipped.clone()]
+            .iter()
+            .map(|mix| mix.slots)
+            .sum::<f64>()
+            <= MOST_PREDICATED
+        && program.code[skipped].iter().all(|instr| {
+            !matches!(
+                instr.op,
+                Op::Branch { .. }
+                    | Op::BranchIndexed { .. }
+                    | Op::Call(_)
+                    | Op::Return
+                    | Op::Exit
+                    | Op::Trap
+                    | Op::Barrier(_)
+                    | Op::WarpSync { .. }
+                    | Op::Async(_)
+            )
+        })
 }
 
 /// Instructions ÷ the longest chain of dependent ones.
