@@ -2,8 +2,8 @@
 //! known quality edits kernels, and each method spends the same number of replies and judged kernels.
 //!
 //! `cargo bench --bench model_quality` writes `.figures/model-quality.svg` and `.csv`. Variables:
-//! `WARPTREE_SEEDS` (50), `WARPTREE_WORLDS` (`sgemm,transpose` recorded on an H200; `sim` judges real edits
-//! on the simulator and needs ptxas), `WARPTREE_OUT` (`.figures`).
+//! `WARPTREE_SEEDS` (50), `WARPTREE_WORLDS` (`sgemm,transpose,sim`: two recorded on an H200, and `reduce_sum`, whose
+//! edits the simulator judges; that needs ptxas), `WARPTREE_OUT` (`.figures`).
 //!
 //! A kernel here is a source with every knob fixed, so that a tuner has no grip and only edits lead on. The
 //! model is asked for an edit of a kernel. With probability p its reply is valid: with probability r it is
@@ -124,7 +124,7 @@ fn report() -> Outcome<()> {
         "world,valid,better,leaps,method,seeds,judged,valid_share,median_share_of_best,\
          ratio_to_search,low,high,p\n",
     );
-    for name in variable("WARPTREE_WORLDS", "sgemm,transpose").split(',') {
+    for name in variable("WARPTREE_WORLDS", "sgemm,transpose,sim").split(',') {
         let world = Arc::new(World::open(name)?);
         println!(
             "{name}: {} kernels, {:.1}× from the start to the best, judged by {}",

@@ -157,6 +157,9 @@ pub struct ModelArgs {
     /// Tokens a minute.
     #[arg(long, value_name = "N")]
     pub tpm: Option<NonZeroU32>,
+    /// Longest reply, in tokens, reasoning included; 32768 by default. A server that allows fewer is asked for those.
+    #[arg(long, value_name = "N")]
+    pub reply_tokens: Option<NonZeroU32>,
     /// Longest wait for a whole reply: 90s, 30m (the default; 24h for dir:).
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub call_timeout: Option<Duration>,

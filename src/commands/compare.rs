@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
+use serde::{Deserialize, Serialize};
 
-use super::judge::{self, Over, Wanted};
+use super::judge::{self, Judge, Over, Wanted};
 use super::session::{self, open_model};
 use super::{Exit, answer, note, search};
 use crate::cli::{CompareArgs, Global};
@@ -16,7 +17,12 @@ use crate::propose::{ProposeError, Proposer, ProposerKind, Rewrites};
 use crate::report::comparison_page;
 use crate::search::StopRules;
 use crate::source::Source;
-use crate::store::ModelConfig;
+use crate::store::{BaselineTime, ModelConfig};
+use crate::units::Digest;
+use crate::verdict::Baselines;
+
+/// What was measured before the first series.
+const MEASURED: &str = "baseline.json";
 
 /// Kernels of a series where no budget is given.
 const DEFAULT_BUDGET: u64 = 60;
@@ -33,20 +39,35 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
         );
     }
     let budget = budget(args)?;
+    let file = args.out.join(MEASURED);
+    let measured = Measured::read(&file)?;
     let judge = judge::open(
         Wanted {
             task: &args.task,
             judge: &args.judge,
             seed: 0,
             secret: true,
-            over: if args.no_baselines {
-                Over::Seed
-            } else {
-                Over::Frontier
+            over: match &measured {
+                Some(measured) => Over::Earlier {
+                    baseline: measured.baseline.clone(),
+                    baselines: measured.baselines.clone(),
+                },
+                None if args.no_baselines => Over::Seed,
+                None => Over::Frontier,
             },
         },
         global,
     )?;
+    let about = Measured::about(&judge, args.no_baselines);
+    if let Some(measured) = &measured
+        && !measured.is_about(&about)
+    {
+        bail!(
+            "{} holds a comparison of {}; name another folder with --out",
+            args.out.display(),
+            measured.words()
+        );
+    }
     budget.check(&args.methods, model.is_some(), judge.times != "recorded")?;
     let texts = search::wanted(&judge, &args.space)?;
     let sources = texts
@@ -63,6 +84,9 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
     }
     fs::create_dir_all(&args.out)
         .with_context(|| format!("cannot create {}", args.out.display()))?;
+    if measured.is_none() && judge.times != "recorded" {
+        about.write(&file)?;
+    }
     let config = search::config(
         &judge,
         0,
@@ -159,6 +183,70 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
     }
     answer(global.json, &comparison, &comparison)?;
     Ok(Exit::Success)
+}
+
+/// What speedups are over, measured once for all sessions of a comparison: a GPU would measure it otherwise each
+/// time.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Measured {
+    task: String,
+    task_digest: Digest,
+    gpu: String,
+    /// `measured` or `estimated`.
+    times: String,
+    no_baselines: bool,
+    baseline: Option<BaselineTime>,
+    baselines: Option<Baselines>,
+}
+
+impl Measured {
+    fn about(judge: &Judge, no_baselines: bool) -> Self {
+        Self {
+            task: judge.name.clone(),
+            task_digest: judge.digest,
+            gpu: judge.gpu_name.clone(),
+            times: judge.times.to_owned(),
+            no_baselines,
+            baseline: judge.baseline.clone(),
+            baselines: judge.baselines.clone(),
+        }
+    }
+
+    fn is_about(&self, other: &Self) -> bool {
+        self.task_digest == other.task_digest
+            && self.gpu == other.gpu
+            && self.times == other.times
+            && self.no_baselines == other.no_baselines
+    }
+
+    fn words(&self) -> String {
+        let baselines = if self.no_baselines { "no " } else { "" };
+        format!(
+            "{} on {} ({}, with {baselines}baselines)",
+            self.task, self.gpu, self.times
+        )
+    }
+
+    fn read(file: &Path) -> anyhow::Result<Option<Self>> {
+        if !file.exists() {
+            return Ok(None);
+        }
+        let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let measured = serde_json::from_slice(&bytes)
+            .with_context(|| format!("{} is not what was written", file.display()))?;
+        Ok(Some(measured))
+    }
+
+    fn write(&self, file: &Path) -> anyhow::Result<()> {
+        let folder = file.parent().unwrap_or(Path::new("."));
+        let mut whole = tempfile::NamedTempFile::new_in(folder)?;
+        serde_json::to_writer_pretty(&mut whole, self)?;
+        whole
+            .persist(file)
+            .with_context(|| format!("cannot write {}", file.display()))?;
+        Ok(())
+    }
 }
 
 fn budget(args: &CompareArgs) -> anyhow::Result<Budget> {

@@ -253,6 +253,7 @@ pub(super) fn model_config(args: &ModelArgs) -> Option<ModelConfig> {
         api: args.api,
         rpm: args.rpm,
         tpm: args.tpm,
+        reply_tokens: args.reply_tokens,
         call_timeout_s: args.call_timeout.map(|time| time.as_secs()),
         idle_timeout_s: args.idle_timeout.map(|time| time.as_secs()),
         prompts: args.prompts.clone(),

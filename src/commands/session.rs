@@ -123,7 +123,15 @@ pub(super) fn open_model(
         .gpu
         .clone()
         .context("a model needs a task with PTX and a known GPU; this table has none")?;
-    let proposer = ModelProposer::new(Arc::from(chat), gpu, AskOptions::default())?;
+    let usual = AskOptions::default();
+    let asked = AskOptions {
+        max_output_tokens: match model.reply_tokens {
+            Some(tokens) => Some(tokens.get()),
+            None => usual.max_output_tokens,
+        },
+        ..usual
+    };
+    let proposer = ModelProposer::new(Arc::from(chat), gpu, asked)?;
     Ok(match &model.prompts {
         Some(folder) => proposer.with_prompts(folder)?,
         None => proposer,

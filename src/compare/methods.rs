@@ -188,9 +188,9 @@ impl Bench<'_> {
         self.budget.judge_seconds.is_some() && answers >= MOST_IDLE
     }
 
-    /// Everything that decides a series.
-    fn key(&self, method: Method, seed: u64) -> Digest {
-        let mut config = self.config.clone();
+    /// Everything that decides a series, and nothing that was measured.
+    pub(super) fn key(&self, method: Method, seed: u64) -> Digest {
+        let mut config = asked(self.config);
         config.seed = seed;
         let text = format!(
             "{} {config:?} {:?} {} {:?}",
@@ -269,7 +269,7 @@ impl Bench<'_> {
     ) -> Result<(RunWriter, Vec<Line>), MethodError> {
         if folder.join("run.toml").exists() {
             let (run, past) = RunWriter::resume(folder)?;
-            if run.config != config {
+            if asked(&run.config) != asked(&config) {
                 let path = folder.to_owned();
                 return Err(MethodError::Foreign { path });
             }
@@ -552,6 +552,15 @@ impl Observer for Meter<'_> {
         if self.interrupt.load(Ordering::Relaxed) {
             self.stop.store(true, Ordering::Relaxed);
         }
+    }
+}
+
+/// What was asked for, without what was measured first.
+fn asked(config: &RunConfig) -> RunConfig {
+    RunConfig {
+        baseline: None,
+        baselines: None,
+        ..config.clone()
     }
 }
 

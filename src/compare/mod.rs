@@ -4,6 +4,7 @@
 
 mod budget;
 mod curves;
+mod log;
 mod methods;
 mod replies;
 mod statistics;

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::methods::{Contender, judge, judged, unusable};
+use super::log::Log;
+use super::methods::{Contender, judged, unusable};
 use super::{Bench, Cost, Judged, Method, MethodError};
 use crate::llm::Tally;
 use crate::propose::{Proposal, ProposalRequest, ProposeError};
@@ -46,6 +47,8 @@ impl Bench<'_> {
             });
         };
         let model = make(method, seed)?;
+        let folder = self.folder.join(Self::name(method, seed));
+        let mut log = Log::open(&folder, self.key(method, seed))?;
         let turns = match method {
             Method::Refine => self.turns.max(1),
             Method::SingleShot
@@ -105,7 +108,7 @@ impl Bench<'_> {
                 series.push(unusable(turn + 1, cost));
                 continue;
             };
-            let (evaluation, seconds) = judge(self.evaluator, &source, &point)?;
+            let (evaluation, seconds) = log.judge(self.evaluator, &source, &point)?;
             let again = evaluation
                 .candidate
                 .is_some_and(|kernel| !known.insert(kernel));

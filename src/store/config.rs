@@ -93,6 +93,9 @@ pub struct ModelConfig {
     /// Tokens a minute.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tpm: Option<NonZeroU32>,
+    /// Longest reply, tokens. Not in formats before 5.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reply_tokens: Option<NonZeroU32>,
     /// Longest wait for a reply, seconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub call_timeout_s: Option<u64>,

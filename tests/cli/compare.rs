@@ -123,3 +123,36 @@ fn a_budget_holds_over_all_series_and_sessions_and_nothing_is_paid_twice() {
     done(&mut compare(folder, "replay:cmp", "again", &[]));
     assert_eq!(told(folder, "again"), told(folder, "cmp"));
 }
+
+#[test]
+fn what_speedups_are_over_is_measured_once_for_all_sessions() {
+    let scratch = scratch();
+    let folder = scratch.path();
+    done(&mut compare(folder, "cmd:sh assistant.sh", "cmp", &[]));
+    let asked = calls(folder);
+    let file = folder.join("cmp/baseline.json");
+    let mut kept: Value = serde_json::from_slice(&fs::read(&file).expect("written")).expect("JSON");
+    let time = kept["baseline"]["time"].as_f64().expect("a time");
+    kept["baseline"]["time"] = (2.0 * time).into();
+    fs::write(&file, kept.to_string()).expect("writes");
+    done(&mut compare(folder, "cmd:sh assistant.sh", "cmp", &[]));
+    assert_eq!(calls(folder), asked, "finished series are read");
+    let again = told(folder, "cmp")["baseline"][1].as_f64();
+    assert_eq!(again, Some(2.0 * time), "as it was measured first");
+
+    for (key, value) in [("gpu", "another GPU"), ("times", "measured")] {
+        let mut other = kept.clone();
+        other[key] = value.into();
+        fs::write(&file, other.to_string()).expect("writes");
+        let refused = compare(folder, "cmd:sh assistant.sh", "cmp", &[])
+            .output()
+            .expect("runs");
+        let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(
+            !refused.status.success()
+                && why.contains(value)
+                && why.contains("name another folder with --out"),
+            "{why}"
+        );
+    }
+}

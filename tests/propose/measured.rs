@@ -2,21 +2,20 @@
 //! them as a GPU would: each time anew, never twice the same, and busy meanwhile.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use warptree::compare::{Bench, Budget, Comparison, Method, Series};
+use warptree::compare::{Bench, Budget, Comparison, Method, MethodError, Series};
 use warptree::device::{About, Device, Execution, Gpu, Job, RigError, SimDevice, Timed, Timing};
 use warptree::evaluate::ptxas::Assembler;
-use warptree::evaluate::{Cached, Pipeline, Settings};
-use warptree::llm::{OpenOptions, open};
+use warptree::evaluate::{Cached, Evaluator as _, Pipeline, Settings};
+use warptree::llm::{OpenOptions, exchanges, open};
 use warptree::propose::{AskOptions, ModelProposer, ProposeError, Proposer};
 use warptree::search::NodeId;
 use warptree::source::Source;
-use warptree::store::{RootConfig, RunConfig, StoredRun};
+use warptree::store::{BaselineTime, RootConfig, RunConfig, StoredRun};
 use warptree::task::{Catalogue, Task};
 use warptree::toolchain::{self, Network, Places};
 use warptree::units::{Digest, Nanos};
@@ -32,6 +31,9 @@ struct Measuring {
     inner: SimDevice,
     /// The machine code of each measurement, in order.
     measured: Mutex<Vec<Digest>>,
+    /// Somebody presses Ctrl-C when it has run so many kernels.
+    patience: AtomicUsize,
+    interrupt: AtomicBool,
 }
 
 impl Device for Measuring {
@@ -44,6 +46,9 @@ impl Device for Measuring {
     }
 
     fn execute(&self, job: &Job<'_>) -> Result<Execution, RigError> {
+        if self.patience.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.interrupt.store(true, Ordering::Relaxed);
+        }
         self.inner.execute(job)
     }
 
@@ -86,6 +91,8 @@ fn world() -> World {
     let device = Arc::new(Measuring {
         inner: SimDevice::new(h200()),
         measured: Mutex::default(),
+        patience: AtomicUsize::new(usize::MAX),
+        interrupt: AtomicBool::new(false),
     });
     let pipeline = Pipeline::new(Settings {
         task: Arc::clone(&task),
@@ -120,11 +127,22 @@ fn world() -> World {
 }
 
 impl World {
-    fn compare(&self, folder: &Path, methods: &[Method], budget: Budget) -> Vec<Series> {
+    /// The series of each method, or why there is none.
+    fn compare(
+        &self,
+        folder: &Path,
+        methods: &[Method],
+        budget: Budget,
+    ) -> Result<Vec<Series>, MethodError> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/models/transpose.toml");
         let model = format!("script:{}", script.display());
-        let make = |_: Method, _: u64| -> Result<Box<dyn Proposer>, ProposeError> {
-            let chat = open(&model, None, &OpenOptions::default()).expect("a script");
+        let make = |method: Method, seed: u64| -> Result<Box<dyn Proposer>, ProposeError> {
+            let options = OpenOptions {
+                record: Some(folder.join(Bench::name(method, seed))),
+                resume: true,
+                ..OpenOptions::default()
+            };
+            let chat = open(&model, None, &options).expect("a script");
             let options = AskOptions::default();
             Ok(Box::new(ModelProposer::new(chat.into(), h200(), options)?))
         };
@@ -136,15 +154,31 @@ impl World {
             sources: &[Arc::clone(&self.seed)],
             config: &self.config,
             budget,
-            turns: 4,
+            turns: 8,
             jobs: 2,
             folder,
         };
-        let go_on = AtomicBool::new(false);
-        let series = methods
+        methods
             .iter()
-            .map(|method| bench.run(*method, 0, &go_on).expect("runs"));
-        series.collect()
+            .map(|method| bench.run(*method, 0, &self.device.interrupt))
+            .collect()
+    }
+
+    /// A new session: another process, and a seed that is measured otherwise.
+    fn anew(mut self) -> Self {
+        let before = self.config.baseline.take();
+        let time = before.map_or(1.1e6, |baseline| baseline.time.get() * 1.01);
+        self.config.baseline = Some(BaselineTime {
+            name: "seed".to_owned(),
+            time: Nanos::new(time).expect("positive"),
+        });
+        self.judge.forget();
+        self.device.interrupt.store(false, Ordering::Relaxed);
+        self
+    }
+
+    fn measurements(&self) -> usize {
+        self.device.measured.lock().expect("whole").len()
     }
 }
 
@@ -164,7 +198,9 @@ fn each_series_measures_its_own_kernels_and_no_winner_is_a_lucky_sample() {
         evaluations: Some(4),
         ..Budget::default()
     };
-    let series = world.compare(folder.path(), &METHODS, budget);
+    let series = world
+        .compare(folder.path(), &METHODS, budget)
+        .expect("runs");
     for one in &series {
         let name = one.method.name();
         assert!(one.cost().evaluations <= 4, "{name}: {:?}", one.cost());
@@ -196,10 +232,13 @@ fn each_series_measures_its_own_kernels_and_no_winner_is_a_lucky_sample() {
         "{series:?}"
     );
 
-    // Finished series are read: nothing is measured again.
-    let measured = world.device.measured.lock().expect("whole").len();
-    let again = world.compare(folder.path(), &METHODS, budget);
-    assert_eq!(world.device.measured.lock().expect("whole").len(), measured);
+    // Finished series are read: nothing is measured again, though the seed's time is another now.
+    let measured = world.measurements();
+    let world = world.anew();
+    let again = world
+        .compare(folder.path(), &METHODS, budget)
+        .expect("reads");
+    assert_eq!(world.measurements(), measured);
     let told = |series: Vec<Series>| {
         let comparison = Comparison {
             task: "transpose".to_owned(),
@@ -220,7 +259,9 @@ fn each_series_measures_its_own_kernels_and_no_winner_is_a_lucky_sample() {
 fn a_budget_in_seconds_of_judging_ends_every_method_though_its_answers_need_no_judge() {
     let world = world();
     let folder = tempfile::tempdir().expect("scratch");
-    let all = world.compare(folder.path(), &METHODS, seconds(1e6));
+    let all = world
+        .compare(folder.path(), &METHODS, seconds(1e6))
+        .expect("runs");
     for one in &all {
         // The script has three replies, so soon nothing is new.
         let name = one.method.name();
@@ -233,7 +274,10 @@ fn a_budget_in_seconds_of_judging_ends_every_method_though_its_answers_need_no_j
     }
     let few = tempfile::tempdir().expect("scratch");
     let most = 2.5 * BUSY.as_secs_f64();
-    for one in world.compare(few.path(), &METHODS, seconds(most)) {
+    for one in world
+        .compare(few.path(), &METHODS, seconds(most))
+        .expect("runs")
+    {
         let costs: Vec<f64> = one
             .judged
             .iter()
@@ -242,6 +286,55 @@ fn a_budget_in_seconds_of_judging_ends_every_method_though_its_answers_need_no_j
         let (_, earlier) = costs.split_last().expect("kernels");
         let name = one.method.name();
         assert!(earlier.iter().all(|cost| *cost < most), "{name}: {costs:?}");
+    }
+}
+
+#[test]
+fn a_series_that_was_stopped_goes_on_with_the_times_it_had_and_asks_nothing_again() {
+    for method in [Method::BestOfN, Method::Refine] {
+        let name = method.name();
+        let budget = Budget {
+            evaluations: Some(5),
+            ..Budget::default()
+        };
+        let whole = tempfile::tempdir().expect("scratch");
+        let asked = |folder: &Path| {
+            let file = folder.join(format!("{name}-0/exchanges.jsonl"));
+            exchanges(&file).expect("a recording").len()
+        };
+        let undisturbed = world();
+        let series = undisturbed
+            .compare(whole.path(), &[method], budget)
+            .expect("runs");
+
+        let folder = tempfile::tempdir().expect("scratch");
+        let stopped = world();
+        stopped.device.patience.store(2, Ordering::Relaxed);
+        let error = stopped
+            .compare(folder.path(), &[method], budget)
+            .expect_err("Ctrl-C");
+        assert!(matches!(error, MethodError::Interrupted), "{name}: {error}");
+        let before = asked(folder.path());
+        assert!((1..5).contains(&before), "{name}: {before} questions");
+        let stopped = stopped.anew();
+        let gone_on = stopped
+            .compare(folder.path(), &[method], budget)
+            .expect("goes on");
+        let ended = |series: &[Series]| {
+            let judged = series[0].judged.iter();
+            let ended = judged.map(|one| (one.stage.clone(), one.turn, one.cost.tokens));
+            ended.collect::<Vec<_>>()
+        };
+        assert_eq!(ended(&gone_on), ended(&series), "{name}");
+        assert_eq!(asked(folder.path()), asked(whole.path()), "{name}");
+        let costs = gone_on[0].judged.iter().map(|one| one.cost.judge_seconds);
+        assert!(costs.clone().is_sorted() && costs.max_by(f64::total_cmp) > Some(0.0));
+        // Each kernel once, and the winner once more.
+        assert!(
+            stopped.measurements() <= 2,
+            "{name}: {}",
+            stopped.measurements()
+        );
     }
 }
 
