@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
+
 use crate::device::RigError;
 use crate::evaluate::{Evaluation, Evaluator, Kernel};
 use crate::llm::Tally;
@@ -22,9 +24,11 @@ use crate::search::{
     Timing,
 };
 use crate::source::{Point, Setting, Source};
-use crate::store::{Asked, Event, Line, Retimed, RunWriter, StoreError, StoredChild, StoredKernel};
+use crate::store::{
+    Asked, Event, LeftOut, Line, Retimed, RunWriter, StoreError, StoredChild, StoredKernel,
+};
 use crate::task::Task;
-use crate::verdict::{Claim, Verdict};
+use crate::verdict::{Claim, Estimate, Verdict};
 
 mod batch;
 mod contenders;
@@ -59,9 +63,14 @@ pub struct Rig<'a> {
     pub jobs: usize,
     /// Every judge and proposer answers the same question the same way.
     pub deterministic: bool,
+    /// Says what to expect of a setting, for runs that judge only a part of those that tuners choose.
+    pub prefilter: Option<Prefilter<'a>>,
     /// Judge the leader again at the end, in full: for runs that make a claim.
     pub confirm: bool,
 }
+
+/// Estimates a setting, cheaply, without judging it.
+pub type Prefilter<'a> = &'a (dyn Fn(&Source, &Point) -> Result<Estimate, RigError> + Sync);
 
 /// Watches a run: the terminal, a JSON stream, nothing.
 pub trait Observer {
@@ -254,11 +263,16 @@ impl Drive<'_> {
             .expect("invariant: requests are about nodes that have a source")
             .clone();
         let (work, to) = match request {
-            Request::Evaluate { ticket, point, .. } => {
+            Request::Evaluate {
+                ticket,
+                point,
+                beside,
+                ..
+            } => {
                 let work = Work::Evaluate {
                     ticket: *ticket,
                     source,
-                    point: point.clone(),
+                    points: [std::slice::from_ref(point), beside].concat(),
                 };
                 (work, &self.to_judges)
             }
@@ -295,17 +309,32 @@ impl Drive<'_> {
     fn take(&mut self, request: Request, answer: Answer) -> Result<Event, DriveError> {
         let ticket = request.ticket();
         Ok(match (request, answer) {
-            (Request::Evaluate { node, point, .. }, Answer::Evaluated(result, took)) => {
-                let mut evaluation = result.map_err(|error| self.broken(error))?;
+            (Request::Evaluate { node, .. }, Answer::Evaluated(result, took)) => {
+                let (picked, mut evaluation) = result.map_err(|error| self.broken(error))?;
                 let kernel = evaluation.kernel.take();
+                let Picked { point, left_out } = picked;
+                self.fold
+                    .pick(ticket, &point, &left_out)
+                    .expect("invariant: one of those asked for is judged");
                 let applied = self.tell(&evaluated(ticket, &evaluation.verdict));
                 let source = self.fold.search.source(node);
+                let setting = |point: &Point| {
+                    source
+                        .map(|source| source.space().setting(point))
+                        .unwrap_or_default()
+                };
                 Event::Evaluated {
                     ticket,
                     node,
-                    setting: source
-                        .map(|source| source.space().setting(&point))
-                        .unwrap_or_default(),
+                    setting: setting(&point),
+                    left_out: left_out
+                        .into_iter()
+                        .map(|(point, estimate)| LeftOut {
+                            setting: setting(&point),
+                            point,
+                            estimate,
+                        })
+                        .collect(),
                     point,
                     kernel: self.store_if(applied.best, kernel)?,
                     best: applied.best,
@@ -576,7 +605,8 @@ enum Work {
     Evaluate {
         ticket: Ticket,
         source: Arc<Source>,
-        point: Point,
+        /// Of which one is judged.
+        points: Vec<Point>,
     },
     Propose(Box<ProposeWork>),
 }
@@ -595,12 +625,40 @@ struct ProposeWork {
 }
 
 enum Answer {
-    Evaluated(Result<Evaluation, RigError>, Duration),
+    Evaluated(Result<(Picked, Evaluation), RigError>, Duration),
     Proposed(
         Result<Vec<(Proposal, Child)>, ProposeError>,
         Tally,
         Duration,
     ),
+}
+
+/// Which of several settings is judged, and what is expected of the others.
+struct Picked {
+    point: Point,
+    left_out: Vec<(Point, Estimate)>,
+}
+
+/// The setting of which most is expected; of equals the first.
+fn pick(rig: &Rig<'_>, source: &Source, points: Vec<Point>) -> Result<Picked, RigError> {
+    let mut estimated: Vec<(Point, Estimate)> = match rig.prefilter {
+        Some(prefilter) if points.len() > 1 => points
+            .into_par_iter()
+            .map(|point| Ok((point.clone(), prefilter(source, &point)?)))
+            .collect::<Result<_, RigError>>()?,
+        Some(_) | None => points
+            .into_iter()
+            .map(|point| (point, Estimate::Unknown))
+            .collect(),
+    };
+    let ranks = estimated.iter().map(|(_, estimate)| estimate.rank());
+    let best = ranks.enumerate().min_by(|a, b| a.1.total_cmp(&b.1));
+    let best = best.map_or(0, |(place, _)| place);
+    let (point, _) = estimated.remove(best);
+    Ok(Picked {
+        point,
+        left_out: estimated,
+    })
 }
 
 /// A worker thread: answers until the driver hangs up.
@@ -612,10 +670,13 @@ fn serve(rig: &Rig<'_>, work: &Mutex<Receiver<Work>>, to_driver: &Sender<(Ticket
             Work::Evaluate {
                 ticket,
                 source,
-                point,
+                points,
             } => {
                 let started = Instant::now();
-                let result = rig.evaluator.evaluate(&source, &point);
+                let result = pick(rig, &source, points).and_then(|picked| {
+                    let evaluation = rig.evaluator.evaluate(&source, &picked.point)?;
+                    Ok((picked, evaluation))
+                });
                 (ticket, Answer::Evaluated(result, started.elapsed()))
             }
             Work::Propose(work) => {

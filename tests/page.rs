@@ -123,6 +123,7 @@ fn large(sources: u32, kernels: u32) -> (TempDir, StoredRun, Vec<Exchange>) {
             node: NodeId(1 + nth * (sources / kernels.max(1))),
             point: Point(Box::new([0])),
             setting: Setting::new(),
+            left_out: Vec::new(),
             best: nth % 4 != 0,
             evaluation,
             kernel: None,

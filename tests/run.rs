@@ -1,12 +1,13 @@
 //! Runs: what is written, what a stop leaves behind, and that going on gives what going through gives.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 use warptree::device::RigError;
-use warptree::driver::{Ended, Fold, Observer, Rig, drive};
+use warptree::driver::{Ended, Fold, Observer, Prefilter, Rig, drive};
 use warptree::evaluate::recorded::{Recorded, Row, Table};
 use warptree::evaluate::{Evaluation, Evaluator};
 use warptree::propose::ProposerKind;
@@ -18,7 +19,7 @@ use warptree::store::{
     write_trace,
 };
 use warptree::units::{Digest, Nanos, SmArch};
-use warptree::verdict::Verdict;
+use warptree::verdict::{Estimate, Verdict};
 
 #[path = "run/race.rs"]
 mod race;
@@ -105,13 +106,28 @@ impl Observer for StopAfter<'_> {
 }
 
 fn go(folder: &Path, budget: u32, jobs: usize, stop_after: Option<usize>) -> Ended {
+    go_by(None, folder, budget, jobs, stop_after)
+}
+
+/// Judges only a part of the settings that the tuner chooses, by what an estimator says of them.
+fn go_by(
+    part: Option<(f64, Prefilter<'_>)>,
+    folder: &Path,
+    budget: u32,
+    jobs: usize,
+    stop_after: Option<usize>,
+) -> Ended {
     let table = table();
     let source = table.source_text(&[]);
     let (mut run, past) = if folder.join("run.toml").exists() {
         RunWriter::resume(folder).expect("resumes")
     } else {
-        let run = RunWriter::create(folder, config(&source, budget), [&*source]).expect("creates");
-        (run, vec![])
+        let mut config = config(&source, budget);
+        config.search.prefilter = part.map(|(part, _)| part);
+        (
+            RunWriter::create(folder, config, [&*source]).expect("creates"),
+            vec![],
+        )
     };
     let evaluator = Recorded::new(table);
     let rig = Rig {
@@ -120,6 +136,7 @@ fn go(folder: &Path, budget: u32, jobs: usize, stop_after: Option<usize>) -> End
         task: None,
         jobs,
         deterministic: true,
+        prefilter: part.map(|(_, prefilter)| prefilter),
         confirm: true,
     };
     let flag = AtomicBool::new(false);
@@ -141,6 +158,7 @@ fn timeless(folder: &Path) -> Vec<Event> {
                 node,
                 point,
                 setting,
+                left_out,
                 evaluation,
                 kernel,
                 best,
@@ -150,6 +168,7 @@ fn timeless(folder: &Path) -> Vec<Event> {
                 node,
                 point,
                 setting,
+                left_out,
                 evaluation,
                 kernel,
                 best,
@@ -216,6 +235,88 @@ fn a_run_stopped_anywhere_goes_on_to_the_same_end() {
             "stopped after {stop_after} events"
         );
     }
+}
+
+/// Knows the table but for its unevenness, and of every ninth setting nothing.
+fn expects(_: &Source, point: &Point) -> Result<Estimate, RigError> {
+    let [a, b, c] = [0, 1, 2].map(|knob| f64::from(point.0[knob]));
+    if point.0.iter().sum::<u16>() % 9 == 8 {
+        return Ok(Estimate::Unknown);
+    }
+    let time = 1000.0 + (a - 2.0).powi(2) * 90.0 + (b - 1.0).powi(2) * 40.0 + c;
+    Ok(Estimate::Time(Nanos::new(time).expect("positive")))
+}
+
+/// Settings judged, in order, and those set aside.
+fn sifted(folder: &Path) -> (Vec<Point>, Vec<Point>) {
+    let (mut judged, mut aside) = (Vec::new(), Vec::new());
+    for event in timeless(folder) {
+        if let Event::Evaluated {
+            point, left_out, ..
+        } = event
+        {
+            judged.push(point);
+            aside.extend(left_out.into_iter().map(|one| one.point));
+        }
+    }
+    (judged, aside)
+}
+
+#[test]
+fn a_part_of_the_settings_is_judged_and_a_stop_changes_nothing() {
+    let scratch = tempfile::tempdir().expect("scratch");
+    let through = scratch.path().join("through");
+    let half = Some((0.5, &expects as Prefilter<'_>));
+    go_by(half, &through, 40, 3, None);
+    let expected = timeless(&through);
+    let (judged, aside) = sifted(&through);
+    assert_eq!(judged.len(), 40);
+    // All but the default and what nothing is known of came in pairs.
+    assert!((30..40).contains(&aside.len()), "{}", aside.len());
+    let story = Story::read(&StoredRun::open(&through).expect("opens"), 3).expect("reads");
+    let never = aside.iter().filter(|point| !judged.contains(point)).count();
+    assert_eq!(story.estimated_only, never as u64);
+    assert!(story.to_string().contains("estimated only"), "{story}");
+    for stop_after in [1, 2, 7, 20, 39] {
+        let folder = scratch.path().join(format!("stop-{stop_after}"));
+        go_by(half, &folder, 40, 3, Some(stop_after));
+        go_by(half, &folder, 40, 2, None);
+        assert_eq!(
+            timeless(&folder),
+            expected,
+            "stopped after {stop_after} events"
+        );
+    }
+}
+
+#[test]
+fn what_was_set_aside_is_judged_when_nothing_else_is_left() {
+    let scratch = tempfile::tempdir().expect("scratch");
+    for part in [0.5, 0.3, 0.1] {
+        let folder = scratch.path().join(part.to_string());
+        let ended = go_by(Some((part, &expects)), &folder, 1000, 2, None);
+        assert_eq!(ended, Ended::Stopped(StopReason::Exhausted));
+        let (judged, aside) = sifted(&folder);
+        assert_eq!(judged.len(), 120);
+        assert_eq!(judged.iter().collect::<HashSet<_>>().len(), 120);
+        assert!(!aside.is_empty());
+        // Nothing is known of these: none waits for the end.
+        let last = &judged[judged.len() - 5..];
+        assert!(
+            last.iter()
+                .all(|point| point.0.iter().sum::<u16>() % 9 != 8)
+        );
+    }
+}
+
+#[test]
+fn kernels_of_which_nothing_is_known_are_judged_all_the_same() {
+    let scratch = tempfile::tempdir().expect("scratch");
+    let unknown = |_: &Source, _: &Point| Ok(Estimate::Unknown);
+    let folder = scratch.path().join("unknown");
+    go_by(Some((0.5, &unknown)), &folder, 1000, 2, None);
+    let (judged, _) = sifted(&folder);
+    assert_eq!(judged.len(), 120);
 }
 
 /// What SIGKILL or a power cut leaves: any prefix of the log's bytes.
@@ -289,6 +390,7 @@ fn a_leader_that_is_refuted_in_full_makes_room_for_the_next() {
             task: None,
             jobs: 1,
             deterministic: true,
+            prefilter: None,
             confirm: true,
         };
         let flag = AtomicBool::new(false);

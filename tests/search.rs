@@ -101,6 +101,7 @@ fn bowl(time: impl Fn(i64, i64) -> Option<f64>) -> impl FnMut(&Search, &Request)
             ticket,
             node,
             point,
+            ..
         } => {
             let source = search.source(*node).expect("a node with a source");
             let setting = source.space().setting(point);
@@ -712,6 +713,7 @@ fn every_given_source_gets_a_trial_and_the_best_gets_the_budget() {
                 ticket,
                 node,
                 point,
+                ..
             } = request
             else {
                 panic!("no expander")
@@ -752,6 +754,7 @@ fn the_maximum_stays_with_a_rare_best_and_the_mean_with_what_is_steady() {
                 ticket,
                 node,
                 point,
+                ..
             } = request
             else {
                 panic!("no expander")
@@ -832,6 +835,7 @@ fn the_tree_beats_taking_turns_over_sources() {
                 ticket,
                 node,
                 point,
+                ..
             } = request
             else {
                 panic!("no expander")

@@ -273,6 +273,7 @@ impl Bench<'_> {
             run,
             past,
             jobs: session::jobs(jobs),
+            estimator: None,
             budget: self.budget.clone(),
         };
         session.search(Format::Text, interrupt)?;

@@ -15,7 +15,7 @@ use crate::device::{Device, Gpu, SimDevice};
 use crate::evaluate::observe::Observers;
 use crate::evaluate::recorded::{self, Recorded, Trace};
 use crate::evaluate::{self, Cached, Evaluator, Pipeline, Stages};
-use crate::store::{BaselineTime, RunGraph, StoredRun};
+use crate::store::{BaselineTime, RunConfig, RunGraph, StoredRun};
 use crate::task::{Catalogue, Task};
 use crate::toolchain::{self, Network, Places};
 use crate::units::{Digest, Nanos, SmArch};
@@ -255,6 +255,31 @@ pub(super) fn open_pipeline(
             version,
         )
     })
+}
+
+/// Who estimates settings for a run that judges only a part of them; `None` for a run that judges all.
+pub(super) fn estimator(
+    judge: &Judge,
+    config: &RunConfig,
+    global: &Global,
+) -> anyhow::Result<Option<Pipeline>> {
+    if config.search.prefilter.is_none() {
+        return Ok(None);
+    }
+    let (Some(task), Some(gpu)) = (&judge.task, &judge.gpu) else {
+        bail!(
+            "--prefilter: the cost model needs a task with PTX and a GPU whose facts are known; {} has none",
+            judge.device
+        );
+    };
+    if judge.times == "estimated" {
+        bail!(
+            "--prefilter: what the simulator judges is estimated already; use it with a GPU or a recorded table"
+        );
+    }
+    let device: Arc<dyn Device> = Arc::new(SimDevice::new(gpu.clone()));
+    let (pipeline, _) = open_pipeline(task, device, judge.arch, config.seed, true, global)?;
+    Ok(Some(pipeline))
 }
 
 /// What speedups are over, and the baselines where they were measured.

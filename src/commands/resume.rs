@@ -49,11 +49,13 @@ pub(super) fn run(args: &ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
         ));
     }
     let jobs = session::jobs(args.jobs);
+    let estimator = judge::estimator(&judge, &run.config, global)?;
     Session {
         judge,
         run,
         past,
         jobs,
+        estimator,
         budget: None,
     }
     .drive(global.json, &interrupt)

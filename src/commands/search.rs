@@ -58,6 +58,8 @@ pub(super) fn run(args: SearchArgs, global: &Global) -> anyhow::Result<Exit> {
         None => next_folder(&args.task)?,
     };
     let mut config = config(&judge, args.seed, global, &sources, proposers, model, stop);
+    config.search.prefilter = args.prefilter;
+    let estimator = judge::estimator(&judge, &config, global)?;
     if let Some(earlier) = &args.start_from {
         start_from(earlier, &mut config, &sources)?;
     }
@@ -74,6 +76,7 @@ pub(super) fn run(args: SearchArgs, global: &Global) -> anyhow::Result<Exit> {
         run,
         past: Vec::new(),
         jobs,
+        estimator,
         budget: None,
     }
     .drive(global.json, &interrupt)

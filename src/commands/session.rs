@@ -11,11 +11,13 @@ use anyhow::Context as _;
 
 use super::judge::Judge;
 use super::{Exit, answer, note};
-use crate::driver::{Ended, Rig, drive};
+use crate::driver::{Ended, Prefilter, Rig, drive};
+use crate::evaluate::Pipeline;
 use crate::llm::{self, Budget, Limits, OpenOptions, Prices, Rates};
 use crate::propose::{AskOptions, ModelProposer, Proposer, ProposerKind, Rewrites};
 use crate::report::{Format, Progress, Story};
 use crate::search::Expander;
+use crate::source::{Point, Source};
 use crate::store::{Line, ModelConfig, RunWriter, StoredRun};
 
 /// A run about to go on.
@@ -24,6 +26,8 @@ pub(super) struct Session {
     pub(super) run: RunWriter,
     pub(super) past: Vec<Line>,
     pub(super) jobs: usize,
+    /// Estimates settings, where only a part of them is judged.
+    pub(super) estimator: Option<Pipeline>,
     /// What the model may cost, where other runs share that; else the run has its own.
     pub(super) budget: Option<Arc<Budget>>,
 }
@@ -60,6 +64,7 @@ impl Session {
             mut run,
             past,
             jobs,
+            estimator,
             budget: shared,
         } = self;
         let config = run.config.clone();
@@ -89,12 +94,16 @@ impl Session {
                 .model
                 .as_ref()
                 .is_none_or(|model| llm::deterministic(&model.name));
+        let estimate = estimator.as_ref().map(|estimator| {
+            move |source: &Source, point: &Point| estimator.estimate(source, point)
+        });
         let rig = Rig {
             evaluator: &*judge.evaluator,
             proposers,
             task: judge.task.as_deref(),
             jobs,
             deterministic,
+            prefilter: estimate.as_ref().map(|estimate| estimate as Prefilter<'_>),
             // a table can only repeat itself
             confirm: judge.times != "recorded",
         };

@@ -113,6 +113,7 @@ pub fn batch(
                     node: item.node,
                     point: item.point.clone(),
                     setting: item.source.space().setting(&item.point),
+                    left_out: Vec::new(),
                     evaluation: Box::new(evaluation),
                     kernel,
                     best: leads,

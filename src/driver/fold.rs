@@ -12,10 +12,10 @@ use crate::search::{
     Applied, ApplyError, Child, Cost, Expander, Next, Outcome, Request, Root, Search, StopReason,
     Ticket, Value,
 };
-use crate::source::Source;
+use crate::source::{Point, Source};
 use crate::store::{Event, Line, Objects, RunConfig, StoreError};
 use crate::units::Digest;
-use crate::verdict::Verdict;
+use crate::verdict::{Estimate, Verdict};
 
 /// A search, what is in flight, and what became of every node so far.
 #[derive(Debug)]
@@ -96,6 +96,19 @@ impl Fold {
             seq: line.seq,
             message,
         };
+        if let Event::Evaluated {
+            ticket,
+            point,
+            left_out,
+            ..
+        } = &line.event
+        {
+            let left_out: Vec<(Point, Estimate)> = (left_out.iter())
+                .map(|one| (one.point.clone(), one.estimate))
+                .collect();
+            self.pick(*ticket, point, &left_out)
+                .map_err(|error| diverged(error.to_string()))?;
+        }
         if let Some(outcome) = outcome(&line.event, objects)? {
             let applied = self
                 .tell(&outcome)
@@ -123,6 +136,16 @@ impl Fold {
                 Next::Done(reason) => return (new, Some(reason)),
             }
         }
+    }
+
+    /// Tells the search which of the settings that it asked for is judged.
+    pub(super) fn pick(
+        &mut self,
+        ticket: Ticket,
+        point: &Point,
+        left_out: &[(Point, Estimate)],
+    ) -> Result<(), ApplyError> {
+        self.search.pick(ticket, point, left_out)
     }
 
     /// Tells the search an outcome.

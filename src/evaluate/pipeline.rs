@@ -3,6 +3,7 @@
 //! reward, and shows nobody its seed.
 
 mod conclude;
+mod estimate;
 mod front;
 mod watch;
 

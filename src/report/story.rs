@@ -28,6 +28,8 @@ pub struct Story {
     pub elapsed_ms: u64,
     /// Kernels judged.
     pub evaluations: u64,
+    /// Settings that were estimated and never judged.
+    pub estimated_only: u64,
     /// How they ended, and the most frequent reason of each ending.
     pub funnel: Vec<Ending>,
     /// What the model cost, by what it was asked for; empty where none was asked.

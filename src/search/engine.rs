@@ -15,12 +15,12 @@ use super::request::{
     Applied, ApplyError, Child, Cost, Expander, Grown, Next, Outcome, Request, Root, Ticket,
 };
 use super::stop::{Progress, StopReason};
-use super::tuner::{Trial, Tuner};
+use super::tuner::{Choice, Trial, Tuner};
 use super::value::Value;
 use crate::propose::Ask;
 use crate::source::{Point, Setting, Source};
 use crate::units::{Digest, Nanos};
-use crate::verdict::Bottleneck;
+use crate::verdict::{Bottleneck, Estimate};
 
 /// How fast old gains are forgotten: the weight of the newest.
 const GAIN_MEMORY: f64 = 0.1;
@@ -45,6 +45,8 @@ pub struct Search {
     flights: BTreeMap<Ticket, Flight>,
     asked: u64,
     evaluations_in_flight: u32,
+    /// Requests for settings that tuners chose, for the part of them that is judged.
+    sifted: u64,
     progress: Progress,
     best: Option<(NodeId, Nanos)>,
 }
@@ -55,6 +57,9 @@ enum Flight {
     Evaluation {
         node: NodeId,
         point: Point,
+        /// What else it may be that is judged.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        beside: Vec<Point>,
     },
     Expansion {
         node: NodeId,
@@ -115,6 +120,7 @@ impl Search {
             flights: BTreeMap::new(),
             asked: 0,
             evaluations_in_flight: 0,
+            sifted: 0,
             progress: Progress::default(),
             best: None,
         };
@@ -170,6 +176,38 @@ impl Search {
         Next::Done(StopReason::Exhausted)
     }
 
+    /// Tells which setting of a request for several is judged, and what is expected of the others. They are set
+    /// aside: they come up again when all else was tried, and at once where nothing is known of them.
+    pub fn pick(
+        &mut self,
+        ticket: Ticket,
+        picked: &Point,
+        left_out: &[(Point, Estimate)],
+    ) -> Result<(), ApplyError> {
+        let Some(Flight::Evaluation {
+            node,
+            point,
+            beside,
+        }) = self.flights.get_mut(&ticket)
+        else {
+            return Err(ApplyError::NotInFlight(ticket));
+        };
+        let asked = |one: &Point| *point == *one || beside.contains(one);
+        let all = left_out.iter().map(|(point, _)| point).chain([picked]);
+        if !all.clone().all(asked) || all.count() != beside.len() + 1 {
+            return Err(ApplyError::NotAsked(ticket));
+        }
+        *point = picked.clone();
+        beside.clear();
+        let node = *node;
+        let state = self.state_mut(node);
+        for (point, estimate) in left_out {
+            state.tuner.set_aside(point, *estimate);
+        }
+        self.refresh(node);
+        Ok(())
+    }
+
     /// Tells how a request ended.
     pub fn apply(&mut self, outcome: &Outcome) -> Result<Applied, ApplyError> {
         let ticket = outcome.ticket();
@@ -179,7 +217,7 @@ impl Search {
             .ok_or(ApplyError::NotInFlight(ticket))?
             .clone();
         let applied = match (flight, outcome) {
-            (Flight::Evaluation { node, point }, Outcome::Evaluated { value, limit, .. }) => {
+            (Flight::Evaluation { node, point, .. }, Outcome::Evaluated { value, limit, .. }) => {
                 self.evaluated(node, &point, *value, *limit)
             }
             (Flight::Expansion { node, by, ask }, Outcome::Expanded { children, cost, .. }) => {
@@ -301,6 +339,7 @@ impl Search {
                 &self.on_trial,
                 flights,
                 self.evaluations_in_flight,
+                self.sifted,
             ),
             (&self.progress, self.best, nodes),
         );
@@ -366,23 +405,27 @@ impl Search {
         if action == Action::Tune {
             self.carry_best_to(node);
         }
+        let others = self.others();
         let state = self.state_mut(node);
         let (request, flight) = match action {
             Action::Tune => {
-                let point = state
+                let Choice { point, beside, own } = state
                     .tuner
-                    .ask()
+                    .ask_among(others)
                     .expect("invariant: a tuner that is not exhausted has a setting");
                 self.evaluations_in_flight += 1;
+                self.sifted += u64::from(own);
                 let flight = Flight::Evaluation {
                     node,
                     point: point.clone(),
+                    beside: beside.clone(),
                 };
                 (
                     Request::Evaluate {
                         ticket,
                         node,
                         point,
+                        beside,
                     },
                     flight,
                 )
@@ -412,6 +455,15 @@ impl Search {
         self.flights.insert(ticket, flight);
         self.refresh(node);
         request
+    }
+
+    /// How many settings a tuner chooses beside the next one, so that the part wanted of all is judged.
+    fn others(&self) -> usize {
+        let Some(part) = self.params.prefilter else {
+            return 0;
+        };
+        let whole = |requests: u64| (requests as f64 / part) as usize;
+        (whole(self.sifted + 1) - whole(self.sifted)).saturating_sub(1)
     }
 
     /// Structures are compared fairly at the same setting, and good settings often carry over: the best

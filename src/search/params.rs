@@ -46,6 +46,10 @@ pub struct SearchParams {
     pub tune_gain: f64,
     /// Requests in flight at once. More than about five per hundred evaluations cost quality.
     pub window: u32,
+    /// Of the settings that tuners choose, the part that is judged: those of which the cost model expects most.
+    /// Not before format 5.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefilter: Option<f64>,
     /// Inside a source.
     pub tuner: TunerParams,
     /// Between the best-looking, at the end.
@@ -74,6 +78,7 @@ impl Default for SearchParams {
             model_gain: 0.15,
             tune_gain: 0.1,
             window: 4,
+            prefilter: None,
             tuner: TunerParams::default(),
             race: RaceParams::default(),
             stop: StopRules::default(),

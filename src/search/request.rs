@@ -76,6 +76,9 @@ pub enum Request {
         node: NodeId,
         /// The setting, in the order of the source's knobs.
         point: Point,
+        /// Further settings: of all of them the one is judged of which the cost model expects most.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        beside: Vec<Point>,
     },
     /// Propose children of a node.
     Expand {
@@ -230,6 +233,9 @@ pub enum ApplyError {
     /// No such request is in flight.
     #[error("ticket {0} is not in flight: it was answered before, or never asked")]
     NotInFlight(Ticket),
+    /// A setting that was not asked for with this request.
+    #[error("ticket {0} asked for other settings")]
+    NotAsked(Ticket),
     /// An evaluation answered as a proposal, or the reverse.
     #[error("ticket {0} is answered by an outcome of the other kind")]
     WrongKind(Ticket),

@@ -9,11 +9,12 @@ use crate::propose::Ask;
 use crate::search::{Expander, Grown, NodeId, StopReason, Ticket, median};
 use crate::source::{Point, Setting};
 use crate::units::{Digest, Nanos};
-use crate::verdict::Claim;
+use crate::verdict::{Claim, Estimate};
 
 /// Version of the log's lines and of `run.toml`. 2 added [`Event::Confirmed`]
 /// and `baselines`; 3 what a model was asked and what that cost, and [`Event::Away`];
-/// 4 the settings that a search starts from; 5 [`Event::Retimed`].
+/// 4 the settings that a search starts from; 5 [`Event::Retimed`], and what was set aside
+/// on an estimate.
 pub const FORMAT: u32 = 5;
 
 /// The oldest version that is still read.
@@ -45,6 +46,9 @@ pub enum Event {
         point: Point,
         /// Which setting, by name, for readers of the log.
         setting: Setting,
+        /// Settings that were asked for beside it and not judged, for what the cost model expects of them.
+        #[serde(skip_serializing_if = "Vec::is_empty", default)]
+        left_out: Vec<LeftOut>,
         /// What became of it.
         evaluation: Box<Evaluation>,
         /// What was assembled, where it is the best so far: the very bytes that were judged.
@@ -191,6 +195,20 @@ impl Event {
         }
     }
 
+    /// What was asked for beside a setting and not judged; `None` where no setting was.
+    pub fn left_out(&self) -> Option<&[LeftOut]> {
+        match self {
+            Self::Evaluated { left_out, .. } => Some(left_out),
+            Self::Expanded { .. }
+            | Self::ExpandFailed { .. }
+            | Self::Away { .. }
+            | Self::Unavailable { .. }
+            | Self::Retimed { .. }
+            | Self::Confirmed { .. }
+            | Self::Finished { .. } => None,
+        }
+    }
+
     /// What a model was asked; `None` for what asked none.
     pub fn asked(&self) -> Option<&Asked> {
         match self {
@@ -204,6 +222,17 @@ impl Event {
             | Self::Finished { .. } => None,
         }
     }
+}
+
+/// A setting that is estimated, not judged. It may be judged later.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Which, as indices.
+    pub point: Point,
+    /// Which, by name.
+    pub setting: Setting,
+    /// What is expected of it.
+    pub estimate: Estimate,
 }
 
 /// What a model was asked and what that cost.

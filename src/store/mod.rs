@@ -12,7 +12,9 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 pub use config::{BaselineTime, ModelConfig, RootConfig, RunConfig};
-pub use event::{Asked, Event, FORMAT, Line, OLDEST_FORMAT, Retimed, StoredChild, StoredKernel};
+pub use event::{
+    Asked, Event, FORMAT, LeftOut, Line, OLDEST_FORMAT, Retimed, StoredChild, StoredKernel,
+};
 pub use graph::{RunGraph, StoredNode};
 pub use log::LogWriter;
 pub use objects::Objects;

@@ -53,7 +53,11 @@ pub(super) fn funnel(run: &StoredRun) -> Vec<Step> {
         | Event::Confirmed { .. }
         | Event::Finished { .. } => None,
     });
-    let ended: Vec<(Reached, &str)> = ended.collect();
+    let left_out = (run.lines.iter())
+        .filter_map(|line| line.event.left_out())
+        .flatten()
+        .map(|_| (Reached::Proposed, "estimated only"));
+    let ended: Vec<(Reached, &str)> = ended.chain(left_out).collect();
     let steps = if baseline.is_some() { 5 } else { 4 };
     STEPS[..steps]
         .iter()

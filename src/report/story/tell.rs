@@ -1,6 +1,6 @@
 //! Gathers a story's facts while a run's events pass, in their order. It reads nothing else and writes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use super::{
     AskedLine, Ending, Improvement, Ranked, SourceLine, Step, Story, Winner, default, moved,
@@ -10,7 +10,7 @@ use crate::llm::Spent;
 use crate::propose::Ask;
 use crate::report::retimed::RetimedLine;
 use crate::search::{NodeId, StopReason};
-use crate::source::Setting;
+use crate::source::{Point, Setting};
 use crate::store::{Asked, BaselineTime, Event, Retimed, RunGraph, StoredRun};
 use crate::units::Nanos;
 
@@ -30,6 +30,8 @@ pub(super) struct Teller {
     evaluations: u64,
     ended: Option<StopReason>,
     endings: BTreeMap<String, (u64, BTreeMap<String, u64>)>,
+    /// Estimated and not judged so far.
+    estimated: HashSet<(NodeId, Point)>,
     asked: BTreeMap<Ask, AskedLine>,
     improvements: Vec<Improvement>,
     retimed: Vec<RetimedLine>,
@@ -49,6 +51,7 @@ impl Teller {
             evaluations: 0,
             ended: None,
             endings: BTreeMap::new(),
+            estimated: HashSet::new(),
             asked: BTreeMap::new(),
             improvements: Vec::new(),
             retimed: Vec::new(),
@@ -67,12 +70,18 @@ impl Teller {
             Event::Evaluated {
                 node,
                 setting,
+                left_out,
                 evaluation,
                 kernel,
                 best,
+                point,
                 ..
             } => {
                 self.evaluations += 1;
+                for one in left_out {
+                    self.estimated.insert((*node, one.point.clone()));
+                }
+                self.estimated.remove(&(*node, point.clone()));
                 self.ended = None;
                 self.count(evaluation);
                 let counts = self.counts.entry(*node).or_default();
@@ -227,6 +236,7 @@ impl Teller {
             ended: self.ended,
             elapsed_ms: run.lines.last().map_or(0, |line| line.elapsed_ms),
             evaluations: self.evaluations,
+            estimated_only: self.estimated.len() as u64,
             funnel,
             asked: self.asked.into_values().collect(),
             path,

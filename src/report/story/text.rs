@@ -224,6 +224,13 @@ impl Story {
             let mostly = ending.mostly.as_deref().unwrap_or_default();
             writeln!(f, "  {:>5}  {:<18} {mostly}", ending.count, ending.stage)?;
         }
+        if self.estimated_only > 0 {
+            writeln!(
+                f,
+                "  {:>5}  {:<18} set aside for what the cost model expects of them",
+                self.estimated_only, "estimated only"
+            )?;
+        }
         Ok(())
     }
 }

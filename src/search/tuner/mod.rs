@@ -19,6 +19,7 @@ use statrs::function::erf::erfc;
 use super::params::{Start, Surrogate, TunerParams};
 use super::value::Value;
 use crate::source::{Point, Source};
+use crate::verdict::Estimate;
 use cholesky::BLOCK;
 use gp::{Gp, Learning};
 
@@ -31,6 +32,16 @@ pub struct Trial {
     pub value: Option<Value>,
     /// What the surrogate expected when it was asked for: stands in for the value while in flight.
     belief: f64,
+}
+
+/// What is asked for next.
+pub struct Choice {
+    /// A setting.
+    pub point: Point,
+    /// Further ones, of which it may be that one is judged instead.
+    pub beside: Vec<Point>,
+    /// The tuner chose them: nobody suggested them, and they are new.
+    pub own: bool,
 }
 
 /// A candidate and what the surrogate expects of it.
@@ -48,6 +59,8 @@ pub struct Tuner {
     rng: Pcg64,
     /// To be tried before any other, in this order: the default, what proposers suggest.
     suggested: VecDeque<Point>,
+    /// Asked for and not judged, for what the cost model expects of them.
+    aside: Vec<(Point, Estimate)>,
     /// In the order asked.
     trials: Vec<Trial>,
     index: HashMap<Point, usize>,
@@ -69,6 +82,7 @@ impl Tuner {
             params: params.clone(),
             rng: Pcg64::seed_from_u64(seed),
             suggested: VecDeque::new(),
+            aside: Vec::new(),
             trials: Vec::new(),
             index: HashMap::new(),
             ranking: Vec::new(),
@@ -100,10 +114,37 @@ impl Tuner {
     /// The next setting, now in flight; `None` when every valid one was asked for.
     pub fn ask(&mut self) -> Option<Point> {
         let choice = self.choose()?;
-        self.index.insert(choice.point.clone(), self.trials.len());
         let point = choice.point.clone();
-        self.trials.push(choice);
+        if let Some(&trial) = self.index.get(&point) {
+            self.aside.retain(|(other, _)| *other != point);
+            self.trials[trial] = choice;
+        } else {
+            self.index.insert(point.clone(), self.trials.len());
+            self.trials.push(choice);
+        }
         Some(point)
+    }
+
+    /// The same with up to `others` more of the tuner's own choice, all of them in flight. What was suggested, and
+    /// what was set aside before, is asked for alone.
+    pub fn ask_among(&mut self, others: usize) -> Option<Choice> {
+        let own = !self.all_asked() && !self.suggested.iter().any(|point| self.is_open(point));
+        let point = self.ask()?;
+        let mut beside = Vec::new();
+        while own && beside.len() < others && !self.all_asked() {
+            beside.extend(self.ask());
+        }
+        Some(Choice { point, beside, own })
+    }
+
+    /// Takes a setting that is in flight back: it is not judged for what is expected of it. Of what nothing is
+    /// known is tried next.
+    pub fn set_aside(&mut self, point: &Point, estimate: Estimate) {
+        self.aside.push((point.clone(), estimate));
+        match estimate {
+            Estimate::Unknown => self.suggest(point.clone()),
+            Estimate::Time(_) | Estimate::Refused => {}
+        }
     }
 
     /// What became of a setting that was asked for; `false` if it was not in flight.
@@ -122,8 +163,13 @@ impl Tuner {
         true
     }
 
-    /// Whether every valid setting was asked for.
+    /// Whether nothing is left to ask for.
     pub fn is_exhausted(&self) -> bool {
+        self.all_asked() && self.aside.is_empty()
+    }
+
+    /// Whether every valid setting was asked for, if only to be set aside.
+    fn all_asked(&self) -> bool {
         self.trials.len() as u64 >= self.source.space().len()
     }
 
@@ -158,6 +204,7 @@ impl Tuner {
         (
             &self.rng,
             &self.suggested,
+            &self.aside,
             &self.trials,
             &self.ranking,
             self.gp.kernel(),
@@ -166,7 +213,9 @@ impl Tuner {
     }
 
     fn is_open(&self, point: &Point) -> bool {
-        !self.index.contains_key(point) && self.source.space().is_valid(point)
+        let asked = self.index.contains_key(point);
+        let aside = asked && self.aside.iter().any(|(other, _)| other == point);
+        (!asked || aside) && self.source.space().is_valid(point)
     }
 
     fn choose(&mut self) -> Option<Trial> {
@@ -180,8 +229,13 @@ impl Tuner {
                 return Some(unbelieved(point));
             }
         }
-        if self.is_exhausted() {
-            return None;
+        if self.all_asked() {
+            let ranked = self
+                .aside
+                .iter()
+                .map(|(point, estimate)| (estimate.rank(), point));
+            let best = ranked.min_by(|a, b| a.0.total_cmp(&b.0));
+            return best.map(|(_, point)| unbelieved(point.clone()));
         }
         let started = self.trials.len() >= self.params.start_points as usize;
         match self.params.surrogate {
