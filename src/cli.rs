@@ -573,7 +573,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 fn part(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(value) if value >= LEAST_PART && value < 1.0 => Ok(value),
+        Ok(value) if (LEAST_PART..1.0).contains(&value) => Ok(value),
         Ok(_) | Err(_) => Err(format!(
             "write a part of the whole, from {LEAST_PART} to less than 1, for example 0.5"
         )),
