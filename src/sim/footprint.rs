@@ -15,10 +15,8 @@ const ROWS: usize = 128;
 /// Where a request's addresses lie.
 #[derive(Clone, Copy)]
 pub(crate) struct Extent {
-    low: u32,
-    high: u32,
-    /// Bits that are set in any of them.
-    bits: u32,
+    pub low: u32,
+    pub high: u32,
 }
 
 impl Extent {
@@ -26,13 +24,6 @@ impl Extent {
     #[inline]
     pub fn of(addresses: &[u64; LANES], mask: u32, arch: Arch) -> Self {
         arch.dispatch(FindExtent { addresses, mask })
-    }
-
-    /// Whether accesses of `bytes` each are aligned and within `from..to`.
-    #[inline]
-    pub fn lies_in(&self, from: u32, to: u32, bytes: u32) -> bool {
-        let end = u64::from(self.high) + u64::from(bytes);
-        self.low >= from && end <= u64::from(to) && self.bits & (bytes - 1) == 0
     }
 }
 
@@ -48,15 +39,14 @@ impl NullaryFnOnce for FindExtent<'_> {
     fn call(self) -> Extent {
         // Lanes that do not take part stand for one that does.
         let some = self.addresses[self.mask.trailing_zeros() as usize % LANES] as u32;
-        let [mut low, mut high, mut bits] = [some, some, some];
+        let [mut low, mut high] = [some, some];
         for (lane, &address) in self.addresses.iter().enumerate() {
             let active = self.mask >> lane & 1 != 0;
             let address = if active { address as u32 } else { some };
             low = low.min(address);
             high = high.max(address);
-            bits |= address;
         }
-        Extent { low, high, bits }
+        Extent { low, high }
     }
 }
 

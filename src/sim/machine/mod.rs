@@ -31,6 +31,7 @@ use super::memory::Memory;
 use super::op::{Pc, Program};
 use super::shared::most_instructions;
 use super::tensor_map::TensorMap;
+use access::Shapes;
 use asynchronous::Mail;
 use block::Block;
 use cache::Cache;
@@ -128,6 +129,8 @@ struct Env<'a> {
     next_epoch: u32,
     cache: Option<Cache>,
     atomics: HashMap<u64, u64>,
+    /// Of requests to shared memory.
+    shapes: Shapes,
     /// Strong loads of the warp's turn.
     polls: u32,
     /// Global stores, atomics and phases of mbarriers so far: what someone who polls may wait for.
@@ -211,6 +214,7 @@ pub(crate) fn launch(
         next_epoch: 1,
         cache: options.cache_bytes.map(Cache::new),
         atomics: HashMap::new(),
+        shapes: Shapes::new(program.code.len()),
         polls: 0,
         changes: 0,
         mail: Vec::new(),

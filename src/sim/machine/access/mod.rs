@@ -5,12 +5,14 @@ mod atomic;
 mod bank;
 mod count;
 mod fault;
+mod gather;
 mod global;
 mod hazard;
 mod lane;
 mod local;
 mod matrix;
 mod remote;
+mod shape;
 mod shared;
 
 use super::regs::{LANES, Regs, Wide};
@@ -27,6 +29,8 @@ pub(super) use fault::{fault, misaligned, refused, uninitialised};
 pub(super) use global::report_overwrite;
 pub(super) use hazard::{Hazards, report_race};
 pub(super) use remote::{Remote, Visit};
+pub(super) use shape::Shapes;
+use shape::{Bases, Places};
 pub(super) use shared::check_shared;
 
 /// Where an access happens.
@@ -76,11 +80,18 @@ impl Block {
         access: &Access,
         direction: &Direction,
     ) -> Result<(), Stop> {
-        let addresses = addresses(
-            &self.warps[at.warp].regs(at.frame),
-            at.frame,
-            &access.address,
-        );
+        let regs = self.warps[at.warp].regs(at.frame);
+        // The most frequent way: no address is made wider than those of shared memory.
+        if access.space == Space::Shared
+            && !env.program.reaches_out
+            && let Some(bases) = Bases::of(&regs, &access.address)
+        {
+            let offset = access.address.offset as u32;
+            let mut places = Places::new(at.mask);
+            places.locate(bases, offset, env.shapes.last(at.pc), env.arch);
+            return self.in_shared(env, &places, at, access, direction);
+        }
+        let addresses = addresses(&regs, at.frame, &access.address);
         self.by_space(
             access.space,
             &addresses,
@@ -108,8 +119,10 @@ impl Block {
                 self.store_global(env, addresses, at, access)
             }
             (Space::Shared, _) if self.leaves(env, addresses, at) => Ok(()),
-            (Space::Shared, Direction::Load) => self.load_shared(env, addresses, at, access),
-            (Space::Shared, Direction::Store) => self.store_shared(env, addresses, at, access),
+            (Space::Shared, Direction::Load | Direction::Store) => {
+                let places = Places::held(env, addresses, at);
+                self.in_shared(env, &places, at, access, direction)
+            }
             (Space::Local, Direction::Load) => self.load_local(env, addresses, at, access),
             (Space::Local, Direction::Store) => self.store_local(env, addresses, at, access),
             (Space::Param, Direction::Load) => load_bytes(
@@ -136,6 +149,21 @@ impl Block {
                 FindingKind::ReadOnlyWrite,
                 "a store to constant memory or to the kernel's parameters",
             )),
+        }
+    }
+
+    #[inline]
+    fn in_shared(
+        &mut self,
+        env: &mut Env<'_>,
+        places: &Places,
+        at: At,
+        access: &Access,
+        direction: &Direction,
+    ) -> Result<(), Stop> {
+        match direction {
+            Direction::Load => self.load_shared(env, places, at, access),
+            Direction::Store => self.store_shared(env, places, at, access),
         }
     }
 

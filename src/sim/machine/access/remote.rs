@@ -4,6 +4,7 @@
 use super::super::asynchronous::{is_remote, no_such_block, resolve};
 use super::super::regs::Wide;
 use super::super::{Block, Env, Mail, Stop};
+use super::shape::Places;
 use super::{At, atomic, by, lanes, shared};
 use crate::sim::finding::FindingKind;
 use crate::sim::op::{Op, Pc};
@@ -57,11 +58,12 @@ fn access(
 ) -> Result<(), Stop> {
     let count = blocks.len();
     let op = &env.program.code[at.pc as usize].op;
+    let held = &Places::held(env, addresses, at);
     if rank == author {
         let block = &mut blocks[author];
         return match op {
-            Op::Load(access) => block.load_shared(env, addresses, at, access),
-            Op::Store(access) => block.store_shared(env, addresses, at, access),
+            Op::Load(access) => block.load_shared(env, held, at, access),
+            Op::Store(access) => block.store_shared(env, held, at, access),
             Op::Atomic(atom) => block.atomic_shared(env, addresses, at, atom),
             _ => unreachable!("only these leave a block"),
         };
@@ -80,8 +82,8 @@ fn access(
     );
     let (warp, memory) = (&mut from.warps[at.warp], &mut to.shared);
     match op {
-        Op::Load(access) => shared::load(env, warp, memory, by, addresses, at, access),
-        Op::Store(access) => shared::store(env, warp, memory, by, addresses, at, access),
+        Op::Load(access) => shared::load(env, warp, memory, by, held, at, access),
+        Op::Store(access) => shared::store(env, warp, memory, by, held, at, access),
         Op::Atomic(atom) => atomic::update(env, warp, memory, by, addresses, at, atom),
         _ => unreachable!("only these leave a block"),
     }

@@ -1,41 +1,43 @@
 //! Loads and stores in shared memory: bank conflicts counted, races and unwritten words noted.
 
-use super::super::regs::{LANES, Regs, Wide};
+use super::super::regs::Wide;
 use super::super::warp::Warp;
 use super::super::{Block, Env, SHARED_BASE, Stop};
 use super::count::count_shared;
 use super::fault::{fault, misaligned};
+use super::gather::gather;
 use super::hazard::Hazards;
 use super::lane::{extend, get, put};
+use super::shape::Places;
 use super::{At, by, lanes};
 use crate::sim::finding::FindingKind;
-use crate::sim::footprint::{Extent, Footprint, Passes};
-use crate::sim::op::{Access, Pc, Reg};
+use crate::sim::footprint::Passes;
+use crate::sim::op::{Access, Pc};
 use crate::sim::shared::{By, Shared};
 
 impl Block {
     pub(super) fn load_shared(
         &mut self,
         env: &mut Env<'_>,
-        addresses: &Wide,
+        places: &Places,
         at: At,
         access: &Access,
     ) -> Result<(), Stop> {
         let by = &by(self.actors, &self.knowledge, at);
         let (warp, shared) = (&mut self.warps[at.warp], &mut self.shared);
-        load(env, warp, shared, by, addresses, at, access)
+        load(env, warp, shared, by, places, at, access)
     }
 
     pub(super) fn store_shared(
         &mut self,
         env: &mut Env<'_>,
-        addresses: &Wide,
+        places: &Places,
         at: At,
         access: &Access,
     ) -> Result<(), Stop> {
         let by = &by(self.actors, &self.knowledge, at);
         let (warp, shared) = (&mut self.warps[at.warp], &mut self.shared);
-        store(env, warp, shared, by, addresses, at, access)
+        store(env, warp, shared, by, places, at, access)
     }
 }
 
@@ -45,36 +47,41 @@ pub(super) fn load(
     warp: &mut Warp,
     shared: &mut Shared,
     by: &By<'_>,
-    addresses: &Wide,
+    places: &Places,
     at: At,
     access: &Access,
 ) -> Result<(), Stop> {
     let bytes = u32::from(access.bytes);
     let total = bytes * u32::from(access.count);
-    let extent = check_all_shared(env, shared, at, addresses, total)?;
+    check_all_shared(env, shared, at, places, total)?;
+    let addresses = &places.addresses;
     let mut regs = warp.regs(at.frame);
     let mut seen = Hazards::default();
     shared.begin_request();
-    let mut footprint = Footprint::new();
-    let passes = Passes::of_load(addresses, at.mask, total);
-    if total >= 4 && footprint.cover(addresses, passes, total, extent) {
-        shared.count_all(&footprint);
+    let passes = |addresses: &Wide| Passes::of_load(addresses, at.mask, total);
+    let shape = if total >= 4 {
+        env.shapes.of(at.pc, places, total, passes, env.arch)
+    } else {
+        None
+    };
+    if let Some(shape) = shape {
+        shared.count_all(&shape.footprint);
         if env.options.checks {
-            for words in footprint.runs() {
+            for words in shape.runs(places) {
                 seen.note(shared.check_read_run(words, access.strong, by));
             }
         }
     } else {
-        for pass in Passes::of_load(addresses, at.mask, total) {
+        for pass in passes(&places.wide()) {
             shared.begin_pass();
-            let mut previous = u64::MAX;
+            let mut previous = None;
             for lane in lanes(pass) {
                 let address = addresses[lane];
-                if address == previous {
+                if previous == Some(address) {
                     continue;
                 }
-                previous = address;
-                for byte in (address as u32..address as u32 + total).step_by(bytes as usize) {
+                previous = Some(address);
+                for byte in (address..address + total).step_by(bytes as usize) {
                     let first = byte as usize / 4;
                     let mask = ((1 << bytes.min(4)) - 1) << (byte % 4);
                     for word in first..first + (bytes as usize / 4).max(1) {
@@ -87,14 +94,14 @@ pub(super) fn load(
     let regs_of = &access.regs[..usize::from(access.count)];
     let narrow = bytes == 4 && regs_of.iter().all(|reg| !reg.wide);
     match regs_of.len() {
-        1 if narrow => gather::<1>(shared.words(), &mut regs, addresses, at.mask, regs_of),
-        2 if narrow => gather::<2>(shared.words(), &mut regs, addresses, at.mask, regs_of),
-        4 if narrow => gather::<4>(shared.words(), &mut regs, addresses, at.mask, regs_of),
+        1 if narrow => gather::<1>(shared.words(), &mut regs, places, regs_of, env.arch),
+        2 if narrow => gather::<2>(shared.words(), &mut regs, places, regs_of, env.arch),
+        4 if narrow => gather::<4>(shared.words(), &mut regs, places, regs_of, env.arch),
         _ => {
             for (index, reg) in regs_of.iter().enumerate() {
                 let offset = index as u32 * bytes;
                 for lane in lanes(at.mask) {
-                    let place = addresses[lane] as u32 + offset;
+                    let place = addresses[lane] + offset;
                     let low = u64::from(shared.word(place as usize / 4));
                     let value = match bytes {
                         8 => u64::from(shared.word(place as usize / 4 + 1)) << 32 | low,
@@ -118,7 +125,7 @@ pub(super) fn store(
     warp: &mut Warp,
     shared: &mut Shared,
     by: &By<'_>,
-    addresses: &Wide,
+    places: &Places,
     at: At,
     access: &Access,
 ) -> Result<(), Stop> {
@@ -127,19 +134,21 @@ pub(super) fn store(
     let mut seen = Hazards::default();
     let regs = warp.regs(at.frame);
     shared.begin_request();
-    let mut footprint = Footprint::new();
-    let extent = check_all_shared(env, shared, at, addresses, total)?;
-    if bytes == 4
-        && footprint.cover(addresses, Passes::of_store(at.mask, total), total, extent)
-        && footprint.distinct() == at.mask.count_ones() * total / 4
-        && footprint
-            .runs()
-            .all(|words| shared.may_write_run(words, by))
-    {
+    check_all_shared(env, shared, at, places, total)?;
+    let addresses = &places.addresses;
+    let shape = if bytes == 4 {
+        let passes = |_: &Wide| Passes::of_store(at.mask, total);
+        env.shapes.of(at.pc, places, total, passes, env.arch)
+    } else {
+        None
+    };
+    if let Some(shape) = shape.filter(|shape| {
+        shape.disjoint && (shape.runs(places)).all(|words| shared.may_write_run(words, by))
+    }) {
         // No lane writes what another one writes, and nobody's work is overtaken but perhaps asynchronous reading.
-        shared.count_all(&footprint);
+        shared.count_all(&shape.footprint);
         if env.options.checks {
-            for words in footprint.runs() {
+            for words in shape.runs(places) {
                 let [from, to] = [words.start, words.end].map(|word| 4 * word as u32);
                 seen.race(shared.overwrites_reading(from, to, by));
                 shared.note_write_run(words, access.strong, by);
@@ -148,7 +157,7 @@ pub(super) fn store(
         let words = shared.words_mut();
         for (index, reg) in access.regs[..usize::from(access.count)].iter().enumerate() {
             for lane in lanes(at.mask) {
-                words[addresses[lane] as u32 as usize / 4 + index] = get(&regs, *reg, lane) as u32;
+                words[addresses[lane] as usize / 4 + index] = get(&regs, *reg, lane) as u32;
             }
         }
         count_shared(env, shared, at, total);
@@ -162,7 +171,7 @@ pub(super) fn store(
             pass = passes.next().unwrap_or_default();
             shared.begin_pass();
         }
-        let address = addresses[lane] as u32;
+        let address = addresses[lane];
         seen.race(shared.overwrites_reading(address, address + total, by));
         for (index, reg) in access.regs[..usize::from(access.count)].iter().enumerate() {
             let value = get(&regs, *reg, lane);
@@ -235,47 +244,19 @@ fn bad_shared(
     fault(env, pc, FindingKind::OutOfBounds, &message)
 }
 
-/// Where the addresses lie, if each access of `total` bytes is aligned and inside.
+/// Whether each access of `total` bytes is aligned and inside.
+#[inline]
 fn check_all_shared(
     env: &Env<'_>,
     shared: &Shared,
     at: At,
-    addresses: &Wide,
+    places: &Places,
     total: u32,
-) -> Result<Extent, Stop> {
-    let extent = Extent::of(addresses, at.mask, env.arch);
-    if !extent.lies_in(SHARED_BASE, shared.limit(), total) {
+) -> Result<(), Stop> {
+    if !places.lie_in(SHARED_BASE, shared.limit(), total, env.shapes.last(at.pc)) {
         for lane in lanes(at.mask) {
-            check_shared(env, shared, at.pc, addresses[lane] as u32, total, lane)?;
+            check_shared(env, shared, at.pc, places.addresses[lane], total, lane)?;
         }
     }
-    Ok(extent)
-}
-
-/// `N` words of each lane to as many registers.
-#[inline(always)]
-fn gather<const N: usize>(
-    words: &[u32],
-    regs: &mut Regs<'_>,
-    addresses: &Wide,
-    mask: u32,
-    to: &[Reg],
-) {
-    let mut rows = [[0; LANES]; N];
-    let mut previous = None;
-    let mut own = [0; N];
-    crate::sim::machine::regs::lanes!(mask, lane => {
-        // Neighbours often share what they read.
-        if previous != Some(addresses[lane]) {
-            previous = Some(addresses[lane]);
-            let first = addresses[lane] as u32 as usize / 4;
-            own.copy_from_slice(&words[first..first + N]);
-        }
-        for (row, word) in rows.iter_mut().zip(own) {
-            row[lane] = word;
-        }
-    });
-    for (reg, row) in to.iter().zip(&rows) {
-        regs.set_n(mask, reg.slot, row);
-    }
+    Ok(())
 }
