@@ -201,10 +201,8 @@ mod tests {
                 let rows = rows::<N>(mask, arch);
                 for (slot, row) in rows.iter().enumerate() {
                     for (lane, &value) in row.iter().enumerate() {
-                        let read = (1..=N).contains(&slot) && mask >> lane & 1 != 0;
-                        let word = (3 * (31 - lane) + slot.wrapping_sub(1)) as u32;
-                        let expected = if read {
-                            word.wrapping_mul(0x0101_0101)
+                        let expected = if (1..=N).contains(&slot) && mask >> lane & 1 != 0 {
+                            (3 * (31 - lane) + slot - 1) as u32 * 0x0101_0101
                         } else {
                             7
                         };
