@@ -29,6 +29,11 @@ pub trait Device: Send + Sync {
     /// How long one call takes, measured or estimated (the value says which).
     fn time(&self, job: &Job<'_>) -> Result<Timing, RigError>;
 
+    /// Whether runs may go on side by side on this host's cores, each as if it were alone.
+    fn runs_at_once(&self) -> bool {
+        false
+    }
+
     /// A real GPU, for what only one can do: baselines and final claims. `None`: this is no GPU.
     fn cuda(&self) -> Option<&cuda::CudaDevice> {
         None

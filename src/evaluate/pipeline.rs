@@ -365,7 +365,7 @@ impl Pipeline {
         cubin: &Cubin,
         aim: Aim,
         made: String,
-        source_line: &dyn Fn(u32) -> Option<u32>,
+        source_line: &(dyn Fn(u32) -> Option<u32> + Sync),
     ) -> Result<Verdict, RigError> {
         let device = &*self.settings.device;
         let over = front

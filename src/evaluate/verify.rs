@@ -4,11 +4,14 @@
 
 mod prepared;
 mod run;
+mod turns;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use self::prepared::{Prepared, buffers};
 use self::run::{Run, bytes_of};
+use self::turns::{Helpers, in_turn};
 use super::once::Once;
 use super::ptxas::Assembler;
 use crate::device::{Buffer, Device, Execution, RigError, Sampled};
@@ -38,7 +41,7 @@ pub struct Subject<'a> {
     /// Its launches, one plan for each of the task's sizes.
     pub plans: &'a [LaunchPlan],
     /// The source line of a line of the rendering.
-    pub source_line: &'a dyn Fn(u32) -> Option<u32>,
+    pub source_line: &'a (dyn Fn(u32) -> Option<u32> + Sync),
 }
 
 /// How much a verification runs.
@@ -96,6 +99,7 @@ pub struct Verifier {
     assembler: Option<Assembler>,
     /// By the indices of size and input case in the task.
     prepared: Once<(usize, usize), Arc<Prepared>>,
+    helpers: Helpers,
 }
 
 /// Input cases to run at one size.
@@ -104,6 +108,24 @@ struct Cases {
     run: Vec<usize>,
     /// Further runs of the first.
     repeats: u32,
+}
+
+/// One run at a size.
+#[derive(Clone, Copy)]
+struct Turn {
+    /// Index of the input case in the task.
+    nth: usize,
+    /// It is of the size's first case.
+    first: bool,
+    /// So many have run it before.
+    repeat: u32,
+}
+
+/// What became of a turn.
+struct Ran {
+    prepared: Arc<Prepared>,
+    ended: Result<Execution, Box<Verdict>>,
+    warnings: Vec<Diagnostic>,
 }
 
 impl Verifier {
@@ -117,6 +139,7 @@ impl Verifier {
             repeats: repeats.max(1),
             assembler,
             prepared: Once::new(),
+            helpers: Helpers::of_host(),
         }
     }
 
@@ -320,56 +343,59 @@ impl Verifier {
         evidence: &mut Evidence,
     ) -> Result<Result<(), Box<Verdict>>, RigError> {
         let size = &self.task.sizes[at];
+        let turns: Vec<Turn> = (cases.run.iter().enumerate())
+            .flat_map(|(place, &nth)| {
+                let first = place == 0;
+                let repeats = if first { cases.repeats } else { 0 };
+                (0..=repeats).map(move |repeat| Turn { nth, first, repeat })
+            })
+            .collect();
+        let run = |turn: usize| self.turn(device, subject, at, turns[turn]);
+        let last = |ran: &Result<Ran, RigError>| !matches!(ran, Ok(ran) if ran.ended.is_ok());
         let mut known = String::new();
-        for (turn, &nth) in cases.run.iter().enumerate() {
-            let case = self.task.cases[nth];
-            let prepared = self.prepare(device, (at, nth), size, case)?;
-            let run = Run {
-                device,
-                subject,
-                plan: &subject.plans[at],
-                prepared: &prepared,
+        let mut first: Option<Execution> = None;
+        let mut looked = 0;
+        let look = |ran: Result<Ran, RigError>| {
+            let turn = turns[looked];
+            looked += 1;
+            let ran = match ran {
+                Ok(ran) => ran,
+                Err(error) => return ControlFlow::Break(Err(error)),
             };
-            // Where NaN may be right, NaN as poison would hide what is not written.
-            let poison = match case {
-                InputCase::Special => Poison::Finite,
-                InputCase::Normal
-                | InputCase::Spiky
-                | InputCase::Integers
-                | InputCase::Large
-                | InputCase::Small
-                    if turn == 0 =>
-                {
-                    Poison::Nan
-                }
-                InputCase::Normal
-                | InputCase::Spiky
-                | InputCase::Integers
-                | InputCase::Large
-                | InputCase::Small => Poison::Finite,
-            };
-            let order = |repeat| self.thread_order(at, nth, repeat);
-            let first = match run.ordered(poison, order(0), &mut evidence.warnings)? {
+            let execution = match ran.ended {
                 Ok(execution) => execution,
-                Err(verdict) => return Ok(Err(verdict)),
+                Err(verdict) => return ControlFlow::Break(Ok(verdict)),
             };
-            let repeats = if turn == 0 { cases.repeats } else { 0 };
-            for repeat in 1..=repeats {
-                let warnings = &mut evidence.warnings;
-                let again = match run.ordered(Poison::Finite, order(repeat), warnings)? {
-                    Ok(execution) => execution,
-                    Err(verdict) => return Ok(Err(verdict)),
-                };
-                if let Some(verdict) = self.differs(&prepared.problem, &first, &again) {
-                    return Ok(Err(verdict));
+            for warning in ran.warnings {
+                if !evidence.warnings.contains(&warning) {
+                    evidence.warnings.push(warning);
                 }
             }
-            known = prepared.known();
+            if turn.repeat > 0 {
+                let differs = (first.as_ref())
+                    .and_then(|first| self.differs(&ran.prepared.problem, first, &execution));
+                return differs.map_or(ControlFlow::Continue(()), |verdict| {
+                    ControlFlow::Break(Ok(verdict))
+                });
+            }
+            known = ran.prepared.known();
             evidence.counts.push(Counts {
-                problem: Arc::clone(&prepared.problem),
-                flops: first.flops,
-                executed: first.executed,
+                problem: Arc::clone(&ran.prepared.problem),
+                flops: execution.flops.clone(),
+                executed: execution.executed.clone(),
             });
+            first = Some(execution);
+            ControlFlow::Continue(())
+        };
+        let ended = if device.runs_at_once() {
+            self.helpers.run(turns.len(), run, last, look)
+        } else {
+            in_turn(turns.len(), run, look)
+        };
+        match ended {
+            ControlFlow::Continue(()) => {}
+            ControlFlow::Break(Ok(verdict)) => return Ok(Err(verdict)),
+            ControlFlow::Break(Err(error)) => return Err(error),
         }
         let words: Vec<&str> = cases
             .run
@@ -391,6 +417,47 @@ impl Verifier {
         }
         evidence.checked.push(told);
         Ok(Ok(()))
+    }
+
+    fn turn(
+        &self,
+        device: &dyn Device,
+        subject: &Subject<'_>,
+        at: usize,
+        turn: Turn,
+    ) -> Result<Ran, RigError> {
+        let Turn { nth, first, repeat } = turn;
+        let case = self.task.cases[nth];
+        let prepared = self.prepare(device, (at, nth), &self.task.sizes[at], case)?;
+        let run = Run {
+            device,
+            subject,
+            plan: &subject.plans[at],
+            prepared: &prepared,
+        };
+        let poison = match case {
+            // Where NaN may be right, NaN as poison would hide what is not written.
+            InputCase::Special => Poison::Finite,
+            InputCase::Normal
+            | InputCase::Spiky
+            | InputCase::Integers
+            | InputCase::Large
+            | InputCase::Small => {
+                if first && repeat == 0 {
+                    Poison::Nan
+                } else {
+                    Poison::Finite
+                }
+            }
+        };
+        let mut warnings = Vec::new();
+        let order = self.thread_order(at, nth, repeat);
+        let ended = run.ordered(poison, order, &mut warnings)?;
+        Ok(Ran {
+            prepared,
+            ended,
+            warnings,
+        })
     }
 
     /// The order of threads in which a size runs with a case, where the device chooses: the plainest first, then

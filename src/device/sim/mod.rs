@@ -91,6 +91,10 @@ impl Device for SimDevice {
         &self.about
     }
 
+    fn runs_at_once(&self) -> bool {
+        true
+    }
+
     fn execute(&self, job: &Job<'_>) -> Result<Execution, RigError> {
         let mut prepared = match self.prepare(job) {
             Ok(prepared) => prepared,
