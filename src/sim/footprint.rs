@@ -275,16 +275,6 @@ mod tests {
     }
 
     #[test]
-    fn an_extent_is_from_the_first_byte_to_the_last() {
-        let addresses = std::array::from_fn(|lane| 1024 + 12 * lane as u64);
-        let extent = Extent::of(&addresses, u32::MAX, Arch::new());
-        assert!(extent.lies_in(1024, 1024 + 31 * 12 + 4, 4));
-        assert!(!extent.lies_in(1024, 1024 + 31 * 12 + 3, 4));
-        assert!(!extent.lies_in(1025, u32::MAX, 4));
-        assert!(!extent.lies_in(1024, u32::MAX, 8));
-    }
-
-    #[test]
     fn words_count_once_and_banks_by_their_words() {
         for (stride, bytes, distinct, wavefronts) in [
             (4, 4, 32, 1),
