@@ -2,8 +2,8 @@
 //! `cargo bench --bench counters`. What ncu counted on an H200 is in `benches/tables/ncu-h200.json`, the table in
 //! `benches/tables/counters.txt`.
 //!
-//! A kernel whose blocks all fit the GPU at once runs whole; of others 512 blocks stand for the grid. (The
-//! program runs four: what blocks at an image's edge leave out is then off by as much as chance has it.)
+//! A kernel whose blocks all fit the GPU at once runs whole; of others four blocks stand for the grid, as in the
+//! program, or as many as the file asks for where blocks differ (at an image's edge, say).
 
 use std::error::Error;
 use std::sync::Arc;
@@ -30,6 +30,8 @@ struct Kernel {
     /// A space's name, or `seed`.
     source: String,
     setting: Setting,
+    /// Blocks that stand for a grid whose blocks differ.
+    blocks: Option<u64>,
     launches: Vec<Counters>,
 }
 
@@ -46,9 +48,6 @@ struct Counters {
     bulk_read: f64,
     bulk_written: f64,
 }
-
-/// Blocks that stand for a grid.
-const BLOCKS: u64 = 512;
 
 type Of = fn(&Counters) -> f64;
 
@@ -160,10 +159,10 @@ fn simulate(device: &SimDevice, kernel: &Kernel) -> Result<Counters, Box<dyn Err
     let few = |launch: &warptree::source::Launch| {
         launch.grid.iter().product::<u32>() <= device.gpu().sm_count
     };
-    let observed = if plan.launches.iter().all(few) {
-        device.observe_whole(&job)
-    } else {
-        device.observe_spread(&job, BLOCKS)
+    let observed = match kernel.blocks {
+        Some(blocks) => device.observe_spread(&job, blocks),
+        None if plan.launches.iter().all(few) => device.observe_whole(&job),
+        None => device.observe(&job),
     };
     Ok(counters(
         device,

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::counts::Counts;
 use super::machine::Launch;
 use super::memory::Touched;
-use super::mix::{Pipe, mix};
+use super::mix::{MOST_LOADS, Pipe, mix};
 use super::op::{Op, Program};
 
 /// Facts of a GPU that the model needs.
@@ -307,7 +307,7 @@ pub fn facts(work: &Work<'_>, limits: &Limits) -> Facts {
         wasted: 0.0,
     };
     let mut pipes = [0.0; Pipe::COUNT];
-    let mut far: BTreeMap<u64, f64> = BTreeMap::new();
+    let mut groups: BTreeMap<usize, Group> = BTreeMap::new();
     let (mut bytes, mut sectors) = (0.0, 0.0);
     let (mut weighted, mut requests) = (0.0, 0.0);
     for (pc, (line, mix)) in counts.by_pc.iter().zip(&mix).enumerate() {
@@ -329,12 +329,15 @@ pub fn facts(work: &Work<'_>, limits: &Limits) -> Facts {
         facts.bulk += line.bulk_bytes as f64 / 32.0 / ran;
         facts.chain += times / warps * mix.slots / mix.parallel.clamp(1.0, MOST_PARALLEL);
         if mix.overlapped > 0.0 {
-            let waits = times / warps / mix.overlapped;
-            let missed = missed as f64 / line.sectors.max(1) as f64;
-            facts.near += waits * (1.0 - missed);
+            let missed = times / warps * missed as f64 / line.sectors.max(1) as f64;
+            let group = groups.entry(mix.group).or_default();
+            group.loads += 1.0;
+            group.waits = group.waits.max(times / warps);
             // Other instructions of the warp go on until the value is wanted.
-            let ahead = mix.ahead / mix.parallel.clamp(1.0, MOST_PARALLEL);
-            *far.entry((ahead / AHEAD) as u64).or_insert(0.0) += waits * missed;
+            if missed > group.far {
+                group.far = missed;
+                group.ahead = mix.ahead / mix.parallel.clamp(1.0, MOST_PARALLEL);
+            }
             if line.sectors > 0 && line.requests > 0 {
                 weighted += line.bytes as f64 * mix.overlapped;
                 requests += line.requests as f64;
@@ -343,6 +346,15 @@ pub fn facts(work: &Work<'_>, limits: &Limits) -> Facts {
         if line.sectors > 0 {
             bytes += line.bytes as f64;
             sectors += line.sectors as f64;
+        }
+    }
+    let mut far: BTreeMap<u64, f64> = BTreeMap::new();
+    for group in groups.values() {
+        // More loads than registers allow in flight are so many groups.
+        let rounds = (group.loads / MOST_LOADS).max(1.0);
+        facts.near += (group.waits - group.far) * rounds;
+        if group.far > 0.0 {
+            *far.entry((group.ahead / AHEAD) as u64).or_insert(0.0) += group.far * rounds;
         }
     }
     facts.far = far
@@ -368,6 +380,18 @@ pub fn facts(work: &Work<'_>, limits: &Limits) -> Facts {
         facts.footprint += whole(touched.read.max(touched.written));
     }
     facts
+}
+
+/// Loads that are under way together: their warp waits for the last of them, which is one that missed if any did.
+#[derive(Default)]
+struct Group {
+    loads: f64,
+    /// How often a warp waits for them.
+    waits: f64,
+    /// How often for one that missed the first level.
+    far: f64,
+    /// Instructions between that one and the use of its value.
+    ahead: f64,
 }
 
 /// A load that leaves the first level alone.

@@ -8,11 +8,11 @@ use super::cost::Limits;
 use super::float::Format;
 use super::op::{Access, Alu, AsyncOp, FloatOp, FloatUnary, IntOp, Mma, Op, Program, Space, Width};
 
-/// Machine instructions that a branch skips, at most, where the assembler puts them under its condition instead.
-const MOST_PREDICATED: f64 = 7.0;
+/// Instructions that a branch skips, at most, where the assembler puts them under its condition instead.
+const MOST_PREDICATED: usize = 7;
 
 /// Most loads that registers allow in flight.
-const MOST_LOADS: f64 = 16.0;
+pub(super) const MOST_LOADS: f64 = 16.0;
 
 /// Share of the tensor cores' rate that `mma` reaches where they are made for larger products.
 const MMA_SHARE: f64 = 0.62;
@@ -65,6 +65,8 @@ pub(crate) struct Mix {
     pub parallel: f64,
     /// Loads under way together with this one, itself included; 0 for what is no load.
     pub overlapped: f64,
+    /// Number of the first of them: they are waited for together.
+    pub group: usize,
     /// Machine instructions from a load to the first one of its basic block that wants its value, or to the end.
     pub ahead: f64,
 }
@@ -72,7 +74,7 @@ pub(crate) struct Mix {
 /// Costs of a program's instructions, in order.
 pub(crate) fn mix(program: &Program) -> Vec<Mix> {
     let mut out: Vec<Mix> = program.code.iter().map(|instr| cost(&instr.op)).collect();
-    for block in basic_blocks(program, &out) {
+    for block in basic_blocks(program) {
         let parallel = parallelism(program, &out, block.clone());
         for mix in &mut out[block.clone()] {
             mix.parallel = parallel;
@@ -84,11 +86,11 @@ pub(crate) fn mix(program: &Program) -> Vec<Mix> {
 }
 
 /// What is scheduled together: from one branch or target of a branch to the next, short branches left out.
-fn basic_blocks(program: &Program, mix: &[Mix]) -> Vec<std::ops::Range<usize>> {
+fn basic_blocks(program: &Program) -> Vec<std::ops::Range<usize>> {
     let mut starts: BTreeSet<usize> = program.functions.iter().map(|f| f.entry as usize).collect();
     for (pc, instr) in program.code.iter().enumerate() {
         match &instr.op {
-            Op::Branch { target } if is_predicated(program, mix, pc, *target as usize) => {}
+            Op::Branch { target } if is_predicated(program, pc, *target as usize) => {}
             Op::Branch { target } => {
                 starts.extend([*target as usize, pc + 1]);
             }
@@ -108,15 +110,11 @@ fn basic_blocks(program: &Program, mix: &[Mix]) -> Vec<std::ops::Range<usize>> {
 }
 
 /// Whether the assembler puts what a branch skips under its condition, and drops the branch.
-fn is_predicated(program: &Program, mix: &[Mix], pc: usize, target: usize) -> bool {
+fn is_predicated(program: &Program, pc: usize, target: usize) -> bool {
     let skipped = pc + 1..target;
     program.code[pc].guard.is_some()
         && target > pc
-        && mix[skipped.clone()]
-            .iter()
-            .map(|mix| mix.slots)
-            .sum::<f64>()
-            <= MOST_PREDICATED
+        && skipped.len() <= MOST_PREDICATED
         && program.code[skipped].iter().all(|instr| {
             !matches!(
                 instr.op,
@@ -187,6 +185,7 @@ fn group_loads(program: &Program, mix: &mut [Mix], block: std::ops::Range<usize>
     let close = |group: &mut Vec<usize>, tainted: &mut BTreeSet<u32>, mix: &mut [Mix]| {
         for &pc in group.iter() {
             mix[pc].overlapped = (group.len() as f64).min(MOST_LOADS);
+            mix[pc].group = group[0];
         }
         group.clear();
         tainted.clear();
@@ -327,6 +326,7 @@ fn cost(op: &Op) -> Mix {
         pipe_uses,
         parallel: 1.0,
         overlapped: 0.0,
+        group: 0,
         ahead: 0.0,
     }
 }
