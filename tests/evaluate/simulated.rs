@@ -113,3 +113,90 @@ fn mistakes_that_only_the_whole_judge_sees_end_as_they_say() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// Every second warp works for the next one too, and hands over through a workspace: what is read there is no
+/// error whoever comes first.
+const HANDED_OVER: &str = "//@ workspace between f32[n] zero
+//@ launch silu grid=(ceil_div(n, 64)) block=(64) args=(x, out, n, between)
+.version 8.0
+.target sm_80
+.address_size 64
+
+.visible .entry silu(
+    .param .u64 x,
+    .param .u64 out,
+    .param .u64 n,
+    .param .u64 between
+)
+{
+    .reg .pred %p, %second;
+    .reg .b16 %h;
+    .reg .b32 %thread, %block, %bits;
+    .reg .f32 %value, %power;
+    .reg .b64 %x, %out, %n, %i, %e, %last, %offset, %at, %between;
+
+    ld.param.u64 %x, [x];
+    ld.param.u64 %out, [out];
+    ld.param.u64 %n, [n];
+    ld.param.u64 %between, [between];
+    mov.u32 %thread, %tid.x;
+    mov.u32 %block, %ctaid.x;
+    cvt.u64.u32 %offset, %thread;
+    mad.wide.u32 %i, %block, 64, %offset;
+    setp.ge.u32 %second, %thread, 32;
+    @%second bra handed;
+    add.u64 %last, %i, 32;
+    mov.u64 %e, %i;
+one:
+    setp.ge.u64 %p, %e, %n;
+    @%p bra handed;
+    shl.b64 %offset, %e, 1;
+    add.u64 %at, %x, %offset;
+    ld.global.b16 %h, [%at];
+    mov.b32 %bits, {0, %h};
+    mov.b32 %value, %bits;
+    mul.f32 %power, %value, 0fBFB8AA3B;
+    ex2.approx.f32 %power, %power;
+    add.f32 %power, %power, 0f3F800000;
+    div.rn.f32 %value, %value, %power;
+    shl.b64 %offset, %e, 2;
+    add.u64 %at, %between, %offset;
+    st.global.f32 [%at], %value;
+    add.u64 %e, %e, 32;
+    setp.le.u64 %p, %e, %last;
+    @%p bra one;
+handed:
+    BARRIER
+    setp.ge.u64 %p, %i, %n;
+    @%p bra done;
+    shl.b64 %offset, %i, 2;
+    add.u64 %at, %between, %offset;
+    ld.global.f32 %value, [%at];
+    cvt.rn.bf16.f32 %h, %value;
+    shl.b64 %offset, %i, 1;
+    add.u64 %at, %out, %offset;
+    st.global.b16 [%at], %h;
+done:
+    ret;
+}
+";
+
+#[test]
+fn a_hand_over_without_a_barrier_is_a_race_though_no_access_tells() {
+    let task = Catalogue::embedded().task("silu").unwrap();
+    let (pipeline, _folder) = simulated(task);
+    let right = HANDED_OVER.replace("BARRIER", "bar.sync 0;");
+    let verdict = judge(&pipeline, &right);
+    assert!(
+        verdict.measurement().is_some(),
+        "{}",
+        feedback(&verdict, &right, 2000)
+    );
+    let hidden = HANDED_OVER.replace("BARRIER", "");
+    let verdict = judge(&pipeline, &hidden);
+    let told = feedback(&verdict, &hidden, 2000);
+    let Verdict::Racy { diagnostics } = verdict else {
+        panic!("{told}")
+    };
+    assert_eq!(diagnostics[0].code, "order-matters", "{told}");
+}
