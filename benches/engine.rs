@@ -62,6 +62,7 @@ fn evaluations() {
         label: "seed".into(),
         source: Arc::clone(&source),
         settings: Vec::new(),
+        earlier: Vec::new(),
     };
     let mut search = Search::new(params, 1, vec![root], &[]);
     let mut begun = Instant::now();
@@ -124,7 +125,7 @@ fn decisions(n: usize, bar: Duration) {
         ("kernel kept", kept),
         ("with its share of relearning", TunerParams::default()),
     ] {
-        let mut tuner = Tuner::new(Arc::clone(&source), Vec::new(), &params, 1);
+        let mut tuner = Tuner::new(Arc::clone(&source), Vec::new(), &[], &params, 1);
         let mut ask = || {
             let begun = Instant::now();
             let point = tuner.ask().expect("the space is large");
@@ -203,6 +204,7 @@ fn search_steps() {
         label: "seed".into(),
         source: Arc::new(single(0)),
         settings: Vec::new(),
+        earlier: Vec::new(),
     };
     let params = SearchParams {
         window: 1,

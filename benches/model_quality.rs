@@ -416,6 +416,7 @@ fn compare(world: &Arc<World>, quality: Quality, seeds: u64) -> Outcome<Comparis
         label: "start".to_owned(),
         source: Digest::of(start.text.as_bytes()),
         settings: Vec::new(),
+        earlier: Vec::new(),
     }];
     config.baseline = None;
     config.baselines = None;

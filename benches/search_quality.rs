@@ -10,9 +10,9 @@
 //! table's time; then, as `re-timed`, the winner of the race that a search of noisy times ends with. Its
 //! further timings stand beside the budget; how many there were is told.
 //!
-//! `WARPTREE_TRANSFER=1`: each table that has a relative (the same kernel on another GPU) is searched from
-//! the best settings of a search of the relative that judged [`EARLIER`] of its settings, as `search
-//! --start-from` does, and for comparison from nothing.
+//! `WARPTREE_TRANSFER=1`: each table that has a relative (the same kernel on another GPU) is searched with what
+//! a search of the relative judged, [`EARLIER`] settings, as `search --start-from` does, and for comparison
+//! from nothing.
 //!
 //! Each line is a mean over seeds of the score that `tables` defines; intervals are 1.96 standard errors
 //! over seeds. The whole search is driven, through ask and tell, one evaluation at a time.
@@ -32,8 +32,8 @@ use rayon::prelude::*;
 use warptree::evaluate::Evaluator;
 use warptree::evaluate::recorded::Recorded;
 use warptree::search::{
-    Next, Outcome, Race, Request, Root, Search, SearchParams, Start, StopRules, Surrogate, Timing,
-    Value, median,
+    Earlier, Next, Outcome, Race, Request, Root, Search, SearchParams, Start, StopRules, Surrogate,
+    Timing, Value, median,
 };
 use warptree::source::{Point, Setting};
 
@@ -110,7 +110,7 @@ fn report(spaces: &[TuningSpace]) -> Result<(), String> {
             for space in spaces {
                 let runs: Vec<Run> = (0..seeds)
                     .into_par_iter()
-                    .map(|seed| run(space, &params, seed, noise, &[]))
+                    .map(|seed| run(space, &params, seed, noise, None))
                     .collect();
                 record.note(space, method, runs.iter().map(|run| run.best));
                 if noise {
@@ -184,29 +184,50 @@ fn transfer(spaces: &[TuningSpace], seeds: u64, record: &mut Record) -> Result<(
         if relatives.is_empty() {
             continue;
         }
-        let found: Vec<Vec<Setting>> = (0..seeds)
+        let found: Vec<Found> = (0..seeds)
             .into_par_iter()
-            .map(|seed| run(from, &earlier, seeds + seed, false, &[]).leaders)
+            .map(|seed| {
+                let run = run(from, &earlier, seeds + seed, false, None);
+                Found::new(from, &run, &params)
+            })
             .collect();
         for to in relatives {
-            let runs: Vec<[Run; 2]> = found
-                .par_iter()
-                .enumerate()
-                .map(|(seed, settings)| {
-                    [settings, &Vec::new()]
-                        .map(|settings| run(to, &params, seed as u64, false, settings))
-                })
-                .collect();
             println!("# {} after {}", to.name, from.name);
-            record.note(to, "transferred", runs.iter().map(|[with, _]| with.best));
-            record.note(
-                to,
-                "from-nothing",
-                runs.iter().map(|[_, without]| without.best),
-            );
+            for (method, with) in [("transferred", true), ("from-nothing", false)] {
+                let runs: Vec<Run> = found
+                    .par_iter()
+                    .enumerate()
+                    .map(|(seed, found)| {
+                        run(to, &params, seed as u64, false, with.then_some(found))
+                    })
+                    .collect();
+                record.note(to, method, runs.iter().map(|run| run.best));
+            }
         }
     }
     Ok(())
+}
+
+/// What a search hands on to another.
+struct Found {
+    /// Its best settings, best first.
+    best: Vec<Setting>,
+    earlier: Earlier,
+}
+
+impl Found {
+    fn new(space: &TuningSpace, run: &Run, params: &SearchParams) -> Self {
+        let setting = |point: &Point| space.source.space().setting(point);
+        let judged = || run.judged.iter();
+        let best = judged().take(params.carried as usize);
+        Self {
+            best: best.map(|(_, point)| setting(point)).collect(),
+            earlier: Earlier::new(
+                judged().map(|(value, point)| (setting(point), *value)),
+                params.tuner.earlier_limit as usize,
+            ),
+        }
+    }
 }
 
 /// A search's best times, in milliseconds, after each number of evaluations in [`BUDGETS`].
@@ -217,8 +238,8 @@ struct Run {
     retimed: [f64; BUDGETS.len()],
     /// Further timings for that, over all budgets.
     turns: usize,
-    /// The best settings at the end, best first.
-    leaders: Vec<Setting>,
+    /// All that was judged, best first.
+    judged: Vec<(Value, Point)>,
 }
 
 fn run(
@@ -226,7 +247,7 @@ fn run(
     params: &SearchParams,
     seed: u64,
     noise: bool,
-    settings: &[Setting],
+    found: Option<&Found>,
 ) -> Run {
     let noisy = noise.then(|| Recorded::noisy(space.evaluator.table().clone(), seed));
     let evaluator = noisy.as_ref().unwrap_or(&space.evaluator);
@@ -237,7 +258,11 @@ fn run(
     let root = Root {
         label: space.name.clone(),
         source: Arc::clone(&space.source),
-        settings: settings.to_vec(),
+        settings: found.map_or(Vec::new(), |found| found.best.clone()),
+        earlier: found
+            .map(|found| found.earlier.clone())
+            .into_iter()
+            .collect(),
     };
     let mut search = Search::new(params.clone(), seed, vec![root], &[]);
     // All that was judged, best first.
@@ -269,16 +294,13 @@ fn run(
         let retimed = retimed.map(|point| space.time(&space.source, point));
         retimed_after.push(retimed.unwrap_or(best_after[best_after.len() - 1]));
     }
-    let leaders = ranked.iter().take(params.carried as usize);
     // A space smaller than the budget ends before it.
     let last = best_after.len() - 1;
     Run {
         best: BUDGETS.map(|n| best_after[n.min(last)]),
         retimed: BUDGETS.map(|n| retimed_after[n.min(last)]),
         turns,
-        leaders: leaders
-            .map(|(_, point)| space.source.space().setting(point))
-            .collect(),
+        judged: ranked,
     }
 }
 

@@ -192,6 +192,7 @@ impl<'a> Split<'a> {
             label: format!("source {i}"),
             source: Arc::clone(source),
             settings: Vec::new(),
+            earlier: Vec::new(),
         });
         let mut search = Search::new(params.clone(), seed, roots.collect(), by);
         let mut times = Vec::new();
@@ -242,7 +243,7 @@ impl<'a> Split<'a> {
             .iter()
             .map(|source| {
                 let first = source.space().default_point().into_iter().collect();
-                let tuner = Tuner::new(Arc::clone(source), first, &params.tuner, rng.random());
+                let tuner = Tuner::new(Arc::clone(source), first, &[], &params.tuner, rng.random());
                 (tuner, Vec::new())
             })
             .collect();

@@ -203,10 +203,10 @@ pub struct SearchArgs {
     /// Who proposes: knobs,rewrites,model.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub proposers: Option<Vec<ProposerKind>>,
-    /// Try the best settings of an earlier run first: a folder or trace of another GPU, size or task that
-    /// has knobs of the same names.
+    /// Learn from an earlier run: a folder or trace of another GPU, size or task that has knobs of the same
+    /// names. Its best setting is tried first, its ranks count as far as they turn out to agree.
     #[arg(long, value_name = "RUN")]
-    pub start_from: Option<PathBuf>,
+    pub start_from: Vec<PathBuf>,
     /// Judge only this part of the settings that tuners choose, those that the simulator's cost model expects to be
     /// the fastest: 0.5 is every second one. For GPUs and tables of measurements.
     #[arg(long, value_name = "PART", value_parser = part)]

@@ -107,6 +107,7 @@ fn run(folder: &Path, task: &Task, source: &str, edited: bool) -> StoredRun {
             label: "seed".into(),
             source: Digest::of(source),
             settings: Vec::new(),
+            earlier: Vec::new(),
         }],
     };
     let mut writer = RunWriter::create(folder, config, [source]).expect("creates");

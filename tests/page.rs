@@ -65,6 +65,7 @@ fn large(sources: u32, kernels: u32) -> (TempDir, StoredRun, Vec<Exchange>) {
         label: "seed".into(),
         source: seed,
         settings: Vec::new(),
+        earlier: Vec::new(),
     }];
     let exchange = exchange();
     let mut events = Vec::new();

@@ -12,7 +12,7 @@ use warptree::evaluate::recorded::{Recorded, Row, Table};
 use warptree::evaluate::{Evaluation, Evaluator};
 use warptree::propose::ProposerKind;
 use warptree::report::Story;
-use warptree::search::{NodeId, Search, SearchParams, StopReason, StopRules};
+use warptree::search::{Earlier, NodeId, Search, SearchParams, StopReason, StopRules, Value};
 use warptree::source::{KnobValue, Point, Source};
 use warptree::store::{
     Event, FORMAT, Line, Retimed, RootConfig, RunConfig, RunWriter, StoreError, StoredRun,
@@ -84,6 +84,7 @@ fn config(source: &str, budget: u32) -> RunConfig {
             label: "table".into(),
             source: Digest::of(source),
             settings: Vec::new(),
+            earlier: Vec::new(),
         }],
     }
 }
@@ -106,12 +107,14 @@ impl Observer for StopAfter<'_> {
 }
 
 fn go(folder: &Path, budget: u32, jobs: usize, stop_after: Option<usize>) -> Ended {
-    go_by(None, folder, budget, jobs, stop_after)
+    go_by(None, &[], folder, budget, jobs, stop_after)
 }
 
-/// Judges only a part of the settings that the tuner chooses, by what an estimator says of them.
+/// Judges only a part of the settings that the tuner chooses, by what an estimator says of them; earlier runs
+/// may have judged the table too.
 fn go_by(
     part: Option<(f64, Prefilter<'_>)>,
+    earlier: &[String],
     folder: &Path,
     budget: u32,
     jobs: usize,
@@ -124,10 +127,10 @@ fn go_by(
     } else {
         let mut config = config(&source, budget);
         config.search.prefilter = part.map(|(part, _)| part);
-        (
-            RunWriter::create(folder, config, [&*source]).expect("creates"),
-            vec![],
-        )
+        config.roots[0].earlier = earlier.iter().map(Digest::of).collect();
+        let texts = [&source].into_iter().chain(earlier).map(String::as_str);
+        let run = RunWriter::create(folder, config, texts).expect("creates");
+        (run, vec![])
     };
     let evaluator = Recorded::new(table);
     let rig = Rig {
@@ -267,7 +270,7 @@ fn a_part_of_the_settings_is_judged_and_a_stop_changes_nothing() {
     let scratch = tempfile::tempdir().expect("scratch");
     let through = scratch.path().join("through");
     let half = Some((0.5, &expects as Prefilter<'_>));
-    go_by(half, &through, 40, 3, None);
+    go_by(half, &[], &through, 40, 3, None);
     let expected = timeless(&through);
     let (judged, aside) = sifted(&through);
     assert_eq!(judged.len(), 40);
@@ -279,8 +282,8 @@ fn a_part_of_the_settings_is_judged_and_a_stop_changes_nothing() {
     assert!(story.to_string().contains("estimated only"), "{story}");
     for stop_after in [1, 2, 7, 20, 39] {
         let folder = scratch.path().join(format!("stop-{stop_after}"));
-        go_by(half, &folder, 40, 3, Some(stop_after));
-        go_by(half, &folder, 40, 2, None);
+        go_by(half, &[], &folder, 40, 3, Some(stop_after));
+        go_by(half, &[], &folder, 40, 2, None);
         assert_eq!(
             timeless(&folder),
             expected,
@@ -294,7 +297,7 @@ fn what_was_set_aside_is_judged_when_nothing_else_is_left() {
     let scratch = tempfile::tempdir().expect("scratch");
     for part in [0.5, 0.3, 0.1] {
         let folder = scratch.path().join(part.to_string());
-        let ended = go_by(Some((part, &expects)), &folder, 1000, 2, None);
+        let ended = go_by(Some((part, &expects)), &[], &folder, 1000, 2, None);
         assert_eq!(ended, Ended::Stopped(StopReason::Exhausted));
         let (judged, aside) = sifted(&folder);
         assert_eq!(judged.len(), 120);
@@ -314,9 +317,34 @@ fn kernels_of_which_nothing_is_known_are_judged_all_the_same() {
     let scratch = tempfile::tempdir().expect("scratch");
     let unknown = |_: &Source, _: &Point| Ok(Estimate::Unknown);
     let folder = scratch.path().join("unknown");
-    go_by(Some((0.5, &unknown)), &folder, 1000, 2, None);
+    go_by(Some((0.5, &unknown)), &[], &folder, 1000, 2, None);
     let (judged, _) = sifted(&folder);
     assert_eq!(judged.len(), 120);
+}
+
+#[test]
+fn a_run_that_learns_from_earlier_ones_goes_on_to_the_same_end() {
+    let source = Source::parse(&table().source_text(&[])).expect("parses");
+    let recorded = Recorded::new(table());
+    let judged = source.space().iter().step_by(3).map(|point| {
+        let evaluation = recorded.evaluate(&source, &point).expect("a table");
+        let value = Value::from(&evaluation.verdict);
+        (source.space().setting(&point), value)
+    });
+    let earlier = Earlier::new(judged, 20);
+    let earlier = [serde_json::to_string(&earlier).expect("serialises")];
+    let scratch = tempfile::tempdir().expect("scratch");
+    let through = scratch.path().join("through");
+    go_by(None, &earlier, &through, 40, 3, None);
+    let alone = scratch.path().join("alone");
+    go(&alone, 40, 3, None);
+    assert_ne!(timeless(&through), timeless(&alone));
+    for stop_after in [1, 7, 8, 9, 20, 39] {
+        let folder = scratch.path().join(format!("stop-{stop_after}"));
+        go_by(None, &earlier, &folder, 40, 3, Some(stop_after));
+        go_by(None, &earlier, &folder, 40, 2, None);
+        assert_eq!(timeless(&folder), timeless(&through), "after {stop_after}");
+    }
 }
 
 /// What SIGKILL or a power cut leaves: any prefix of the log's bytes.

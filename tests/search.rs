@@ -12,6 +12,9 @@ use warptree::search::{
 use warptree::source::{KnobValue, Setting, Source};
 use warptree::units::Nanos;
 
+#[path = "search/earlier.rs"]
+mod earlier;
+
 fn source(text: &str) -> Arc<Source> {
     Arc::new(Source::parse(text).expect("the test's source parses"))
 }
@@ -35,6 +38,7 @@ fn root(label: &str, source: &Arc<Source>) -> Root {
         label: label.into(),
         source: Arc::clone(source),
         settings: Vec::new(),
+        earlier: Vec::new(),
     }
 }
 
@@ -851,7 +855,7 @@ fn the_tree_beats_taking_turns_over_sources() {
         let mut turns = f64::INFINITY;
         for source in &world.sources {
             let first = source.space().default_point().into_iter().collect();
-            let mut tuner = Tuner::new(Arc::clone(source), first, &params.tuner, seed);
+            let mut tuner = Tuner::new(Arc::clone(source), first, &[], &params.tuner, seed);
             for _ in 0..evaluations as usize / sources {
                 let point = tuner.ask().expect("not exhausted");
                 let time = world.time(source, &point);

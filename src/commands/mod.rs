@@ -19,6 +19,7 @@ mod search;
 mod selftest;
 mod session;
 mod show;
+mod start_from;
 mod tasks;
 mod trace;
 

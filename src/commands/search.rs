@@ -7,13 +7,13 @@ use anyhow::{Context as _, bail};
 
 use super::judge::{self, Judge, Over, Wanted};
 use super::session::{self, Session};
+use super::start_from::start_from;
 use super::{Exit, note};
 use crate::cli::{Global, LimitArgs, ModelArgs, SearchArgs};
 use crate::propose::ProposerKind;
 use crate::report::{Doing, opening};
 use crate::search::{NodeId, Plateau, SearchParams, StopRules};
-use crate::source::{Point, Setting, Source};
-use crate::store::{FORMAT, ModelConfig, RootConfig, RunConfig, RunWriter, StoredRun};
+use crate::store::{FORMAT, ModelConfig, RootConfig, RunConfig, RunWriter};
 use crate::units::{Digest, Nanos};
 
 /// Kernels judged where neither a budget nor a time is given.
@@ -60,10 +60,10 @@ pub(super) fn run(args: SearchArgs, global: &Global) -> anyhow::Result<Exit> {
     let mut config = config(&judge, args.seed, global, &sources, proposers, model, stop);
     config.search.prefilter = args.prefilter;
     let estimator = judge::estimator(&judge, &config, global)?;
-    if let Some(earlier) = &args.start_from {
-        start_from(earlier, &mut config, &sources)?;
-    }
-    let run = RunWriter::create(&folder, config, sources.iter().map(|(_, text)| &**text))?;
+    let earlier = start_from(&args.start_from, &mut config, &sources)?;
+    let texts = sources.iter().map(|(_, text)| &**text);
+    let texts = texts.chain(earlier.iter().map(String::as_str));
+    let run = RunWriter::create(&folder, config, texts)?;
     note(&opening(
         Doing::Searching,
         &run.config,
@@ -134,55 +134,10 @@ fn roots(sources: &[(String, Arc<str>)]) -> Vec<RootConfig> {
                 label: label.clone(),
                 source,
                 settings: Vec::new(),
+                earlier: Vec::new(),
             }
         })
         .collect()
-}
-
-/// Gives every source the best settings of an earlier run that it can take over.
-fn start_from(
-    earlier: &Path,
-    config: &mut RunConfig,
-    sources: &[(String, Arc<str>)],
-) -> anyhow::Result<()> {
-    let most = config.search.carried as usize;
-    let run = StoredRun::open(earlier)?;
-    let mut judged: Vec<(f64, &Setting)> = run
-        .lines
-        .iter()
-        .filter_map(|line| {
-            let (_, setting, evaluation) = line.event.evaluated()?;
-            Some((evaluation.cost()?, setting))
-        })
-        .collect();
-    judged.sort_by(|a, b| a.0.total_cmp(&b.0));
-    for (root, (_, text)) in config.roots.iter_mut().zip(sources) {
-        let source = Source::parse(text)?;
-        let space = source.space();
-        let default = space.default_point().ok();
-        let mut known: Vec<Point> = default.into_iter().collect();
-        for (_, setting) in &judged {
-            if root.settings.len() == most {
-                break;
-            }
-            // What carries nothing over is the default again.
-            if let Some(point) = space.adopt(setting)
-                && !known.contains(&point)
-            {
-                root.settings.push(space.setting(&point));
-                known.push(point);
-            }
-        }
-    }
-    if config.roots.iter().all(|root| root.settings.is_empty()) {
-        bail!(
-            "--start-from {}: none of its {} valid kernels has a knob value that a source of {} could take over",
-            earlier.display(),
-            judged.len(),
-            config.task
-        );
-    }
-    Ok(())
 }
 
 /// The seed and the spaces wanted (all where none is named), by label.

@@ -9,8 +9,8 @@ use super::{Contenders, History};
 use crate::llm::Spent;
 use crate::propose::ProposerKind;
 use crate::search::{
-    Applied, ApplyError, Child, Cost, Expander, Next, Outcome, Request, Root, Search, StopReason,
-    Ticket, Value,
+    Applied, ApplyError, Child, Cost, Earlier, Expander, Next, Outcome, Request, Root, Search,
+    StopReason, Ticket, Value,
 };
 use crate::source::{Point, Source};
 use crate::store::{Event, Line, Objects, RunConfig, StoreError};
@@ -46,6 +46,14 @@ pub enum FoldError {
         /// Why.
         message: String,
     },
+    /// What an earlier run judged cannot be read.
+    #[error("stored settings of an earlier run, {digest}, cannot be read: {message}")]
+    Earlier {
+        /// Which.
+        digest: Digest,
+        /// Why.
+        message: String,
+    },
     /// The log answers what was not asked.
     #[error(
         "event {seq}: {message}; the log was edited, or made by another version of the engine, and the run \
@@ -70,6 +78,11 @@ impl Fold {
                     label: root.label.clone(),
                     source: load(root.source, objects)?,
                     settings: root.settings.clone(),
+                    earlier: root
+                        .earlier
+                        .iter()
+                        .map(|&digest| earlier(digest, objects))
+                        .collect::<Result<_, FoldError>>()?,
                 })
             })
             .collect::<Result<Vec<_>, FoldError>>()?;
@@ -264,4 +277,12 @@ fn load(digest: Digest, objects: &Objects) -> Result<Arc<Source>, FoldError> {
             digest,
             message: error.to_string(),
         })
+}
+
+fn earlier(digest: Digest, objects: &Objects) -> Result<Earlier, FoldError> {
+    let text = objects.text(digest)?;
+    serde_json::from_str(&text).map_err(|error| FoldError::Earlier {
+        digest,
+        message: error.to_string(),
+    })
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::asks::Asks;
+use super::earlier::Earlier;
 use super::graph::{EdgeId, Graph, NodeId, Refused};
 use super::params::SearchParams;
 use super::policy::{Action, Content, Expanders, Origin, Policy, Service, SourceState, source};
@@ -132,7 +133,14 @@ impl Search {
                     search.suggest(known, first);
                 }
                 None => {
-                    let node = search.grow(NodeId::ROOT, root.label, root.source, first, None);
+                    let node = search.grow(
+                        NodeId::ROOT,
+                        root.label,
+                        root.source,
+                        first,
+                        &root.earlier,
+                        None,
+                    );
                     search.waiting.push_back(node);
                 }
             }
@@ -651,7 +659,7 @@ impl Search {
             credited: false,
         };
         let (label, source) = (child.label.clone(), Arc::clone(&child.source));
-        let node = self.grow(parent, label, source, first, Some((origin, repairs)));
+        let node = self.grow(parent, label, source, first, &[], Some((origin, repairs)));
         self.on_trial.push_back(node);
         Grown::New { node }
     }
@@ -760,11 +768,18 @@ impl Search {
         label: String,
         source: Arc<Source>,
         first: Vec<Point>,
+        earlier: &[Earlier],
         made: Option<(Origin, u32)>,
     ) -> NodeId {
         let digest = source.digest();
         let seed = Digest::of_parts([&self.seed.to_le_bytes()[..], digest.to_string().as_bytes()]);
-        let tuner = Tuner::new(Arc::clone(&source), first, &self.params.tuner, seed.seed());
+        let tuner = Tuner::new(
+            Arc::clone(&source),
+            first,
+            earlier,
+            &self.params.tuner,
+            seed.seed(),
+        );
         let state = SourceState {
             label: label.clone(),
             source,

@@ -12,6 +12,7 @@
 //! No threads, no I/O, no clock: seed and elapsed time are passed in.
 
 mod asks;
+mod earlier;
 mod engine;
 pub mod graph;
 mod params;
@@ -22,6 +23,7 @@ mod stop;
 pub mod tuner;
 mod value;
 
+pub use earlier::Earlier;
 pub use engine::{NodeView, Search};
 pub use graph::{EdgeId, NodeId};
 pub use params::{Backup, SearchParams, Start, Surrogate, TunerParams};

@@ -24,8 +24,8 @@ pub struct SearchParams {
     pub root_widening_power: f64,
     /// Settings a source gets before it is judged against others: its default may be bad luck.
     pub trial: u32,
-    /// Settings of an earlier run that a source tries first, besides its default. A few show where to
-    /// look; more would leave nothing of the start to look elsewhere.
+    /// Settings of an earlier run that a source tries first, besides its default. One shows whether what was
+    /// good there is good here; more would leave too little of the start to look elsewhere.
     pub carried: u32,
     /// How often in a row a model may try to repair what it broke, or answer again after an unusable reply: as many
     /// turns as benchmarks of models give it.
@@ -68,7 +68,7 @@ impl Default for SearchParams {
             root_widening: 2.0,
             root_widening_power: 0.5,
             trial: 4,
-            carried: 2,
+            carried: 1,
             repairs: 8,
             rewrite_cost: 1.0,
             model_cost: 8.0,
@@ -132,6 +132,14 @@ pub struct TunerParams {
     pub climb: u32,
     /// At most this many settings stand in the surrogate: the best and the latest.
     pub model_limit: u32,
+    /// And this many of all earlier runs together: the best, and a spread over the ranks.
+    pub earlier_limit: u32,
+    /// Settings asked for here until earlier runs count for 1/e of what they agree: by then enough is known of
+    /// this one, and where the best of both stand apart, ranks that agree elsewhere lead astray.
+    pub earlier_memory: f64,
+    /// Settings before the surrogate decides where there are earlier runs. They look away from what was good
+    /// there: else the search sees only those ranks, and takes what they leave out for bad.
+    pub earlier_start_points: u32,
 }
 
 impl Default for TunerParams {
@@ -153,6 +161,9 @@ impl Default for TunerParams {
             parents: 8,
             climb: 3,
             model_limit: 256,
+            earlier_limit: 96,
+            earlier_memory: 20.0,
+            earlier_start_points: 8,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::earlier::Earlier;
 use super::graph::NodeId;
 use super::stop::StopReason;
 use super::value::Value;
@@ -51,6 +52,8 @@ pub struct Root {
     pub source: Arc<Source>,
     /// Settings to try right after the default.
     pub settings: Vec<Setting>,
+    /// What earlier runs judged of it, one by one.
+    pub earlier: Vec<Earlier>,
 }
 
 /// A source that an expander proposes.

@@ -130,4 +130,7 @@ pub struct RootConfig {
     /// Settings to try first after its default, from an earlier run. Not in formats before 4.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub settings: Vec<Setting>,
+    /// What earlier runs judged of it, one by one, in the object store. Not in formats before 5.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub earlier: Vec<Digest>,
 }

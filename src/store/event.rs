@@ -13,8 +13,8 @@ use crate::verdict::{Claim, Estimate};
 
 /// Version of the log's lines and of `run.toml`. 2 added [`Event::Confirmed`]
 /// and `baselines`; 3 what a model was asked and what that cost, and [`Event::Away`];
-/// 4 the settings that a search starts from; 5 [`Event::Retimed`], and what was set aside
-/// on an estimate.
+/// 4 the settings that a search starts from; 5 [`Event::Retimed`], what was set aside
+/// on an estimate, and what earlier runs judged.
 pub const FORMAT: u32 = 5;
 
 /// The oldest version that is still read.

@@ -110,12 +110,13 @@ impl StoredRun {
 }
 
 impl RunWriter {
-    /// Makes a new run folder with the texts of the sources under its root. An existing run is never
+    /// Makes a new run folder with the texts that its configuration names by their hashes: the sources under
+    /// its root, what earlier runs judged of them. An existing run is never
     /// overwritten. `run.toml` comes last: a folder that has it has all that a resume needs.
     pub fn create<'t>(
         folder: &Path,
         config: RunConfig,
-        roots: impl IntoIterator<Item = &'t str>,
+        texts: impl IntoIterator<Item = &'t str>,
     ) -> Result<Self, StoreError> {
         if folder.join("run.toml").exists() {
             return Err(StoreError::Exists {
@@ -125,7 +126,7 @@ impl RunWriter {
         fs::create_dir_all(folder).map_err(StoreError::io("create", folder))?;
         let lock = lock(folder)?;
         let objects = Objects::open(folder.join("objects"))?;
-        for text in roots {
+        for text in texts {
             objects.put(text.as_bytes())?;
         }
         let (log, _) = LogWriter::open(&folder.join("events.jsonl"))?;

@@ -23,7 +23,10 @@ struct Head {
 
 /// Writes `run` as a trace; an existing file is not overwritten.
 pub fn write(run: &StoredRun, path: &Path) -> Result<(), StoreError> {
-    let mut wanted: Vec<Digest> = run.config.roots.iter().map(|root| root.source).collect();
+    let roots = run.config.roots.iter();
+    let mut wanted: Vec<Digest> = roots
+        .flat_map(|root| root.earlier.iter().chain([&root.source]).copied())
+        .collect();
     for line in &run.lines {
         if let Event::Expanded { children, .. } = &line.event {
             wanted.extend(children.iter().map(|child| child.source));

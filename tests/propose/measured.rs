@@ -116,6 +116,7 @@ fn world() -> World {
         label: "seed".to_owned(),
         source: Digest::of(seed.text.as_bytes()),
         settings: Vec::new(),
+        earlier: Vec::new(),
     }];
     World {
         task,

@@ -10,16 +10,16 @@ use super::axis::{Axis, Scale};
 use super::cholesky::{BLOCK, Cholesky, dot};
 use crate::source::{Knob, Point};
 
-/// Mean of ln w by the scale it weighs, where a fresh kernel begins: 0.5 for a knob's order. Alignment
-/// matters for few knobs, so that it must show in the data before it counts: 0.14.
-const fn prior_ln_weight(scale: Scale) -> f64 {
+/// Mean and deviation of ln w by the scale it weighs; a fresh kernel begins at the mean: 0.5 for a knob's
+/// order. Alignment matters for few knobs, so that it must show in the data before it counts: 0.14. Ranks of
+/// an earlier run correlate with those here by exp(−w): 0.69 at first, and anything may turn out.
+const fn prior_ln_weight(scale: Scale) -> (f64, f64) {
     match scale {
-        Scale::Order => -0.7,
-        Scale::Alignment => -2.0,
+        Scale::Order => (-0.7, 0.7),
+        Scale::Alignment => (-2.0, 0.7),
+        Scale::Run => (-1.0, 1.0),
     }
 }
-/// Deviation of ln w.
-const PRIOR_WEIGHT_DEVIATION: f64 = 0.7;
 /// w stays within [0.005, 50].
 const WEIGHT_RANGE: (f64, f64) = (0.005, 50.0);
 /// ln of a fresh nugget, and the centre of its prior: 0.01.
@@ -34,8 +34,8 @@ const NUGGET_RANGE: (f64, f64) = (1e-5, 0.5);
 pub(super) struct Kernel {
     /// ln w, one for each scale of each knob with a choice.
     ln_weights: Vec<f64>,
-    /// The prior's mean of each.
-    ln_weight_means: Vec<f64>,
+    /// The prior's mean and deviation of each.
+    ln_weight_priors: Vec<(f64, f64)>,
     /// ln of the variance added to each observation.
     ln_nugget: f64,
 }
@@ -58,8 +58,8 @@ impl Kernel {
 
     fn log_prior(&self) -> f64 {
         let square = |x: f64, mean: f64, deviation: f64| ((x - mean) / deviation).powi(2);
-        let weights: f64 = std::iter::zip(&self.ln_weights, &self.ln_weight_means)
-            .map(|(&ln_w, &mean)| square(ln_w, mean, PRIOR_WEIGHT_DEVIATION))
+        let weights: f64 = std::iter::zip(&self.ln_weights, &self.ln_weight_priors)
+            .map(|(&ln_w, &(mean, deviation))| square(ln_w, mean, deviation))
             .sum();
         let nugget = square(self.ln_nugget, START_LN_NUGGET, PRIOR_NUGGET_DEVIATION);
         -0.5 * (weights + nugget)
@@ -82,7 +82,7 @@ impl Kernel {
                 .iter()
                 .map(|&ln_w| stepped(ln_w, WEIGHT_RANGE))
                 .collect(),
-            ln_weight_means: self.ln_weight_means.clone(),
+            ln_weight_priors: self.ln_weight_priors.clone(),
             ln_nugget: stepped(self.ln_nugget, NUGGET_RANGE),
         }
     }
@@ -93,6 +93,8 @@ impl Kernel {
 pub(super) struct Gp {
     axes: Vec<Axis>,
     kernel: Kernel,
+    /// Added to the weight of every earlier run.
+    fade: f64,
     /// Per axis: how alike each pair of its values is.
     tables: Vec<Vec<f64>>,
     /// Per axis: the value index of each row.
@@ -105,28 +107,30 @@ pub(super) struct Gp {
 }
 
 impl Gp {
-    /// A process over these knobs.
-    pub(super) fn new(knobs: &[Knob]) -> Self {
+    /// A process over these knobs, and over so many earlier runs.
+    pub(super) fn new(knobs: &[Knob], earlier: usize) -> Self {
         let axes: Vec<Axis> = knobs
             .iter()
             .enumerate()
             .filter_map(|(index, knob)| Axis::new(index, knob))
+            .chain(Axis::runs(earlier))
             .collect();
-        let ln_weight_means: Vec<f64> = axes
+        let ln_weight_priors: Vec<(f64, f64)> = axes
             .iter()
             .flat_map(Axis::scales)
             .map(prior_ln_weight)
             .collect();
         let kernel = Kernel {
-            ln_weights: ln_weight_means.clone(),
-            ln_weight_means,
+            ln_weights: ln_weight_priors.iter().map(|&(mean, _)| mean).collect(),
+            ln_weight_priors,
             ln_nugget: START_LN_NUGGET,
         };
-        let tables = tables(&axes, &kernel);
+        let tables = tables(&axes, &kernel, 0.0);
         let columns = vec![Vec::new(); axes.len()];
         Self {
             axes,
             kernel,
+            fade: 0.0,
             tables,
             columns,
             factor: Cholesky::default(),
@@ -146,15 +150,15 @@ impl Gp {
         &self.kernel
     }
 
-    /// Appends a point.
-    pub(super) fn push(&mut self, point: &Point) {
+    /// Appends a point of a run.
+    pub(super) fn push(&mut self, point: &Point, run: u16) {
         let mut row = std::mem::take(&mut self.scratch);
         row.clear();
-        self.covariances(point, &mut row);
+        self.covariances(point, run, &mut row);
         self.factor.push(&row, 1.0 + self.kernel.nugget());
         self.scratch = row;
         for (column, axis) in self.columns.iter_mut().zip(&self.axes) {
-            column.push(point.0[axis.knob]);
+            column.push(axis.value(point, run));
         }
     }
 
@@ -165,6 +169,12 @@ impl Gp {
         self.weights.clear();
     }
 
+    /// Lets earlier runs count for exp(−`fade`) of what was learnt of them.
+    pub(super) fn fade(&mut self, fade: f64) {
+        self.fade = fade;
+        self.set_kernel(self.kernel.clone());
+    }
+
     /// Conditions on one target per row.
     pub(super) fn condition(&mut self, targets: &[f64]) {
         self.weights.clear();
@@ -173,12 +183,12 @@ impl Gp {
         self.factor.solve_upper(&mut self.weights);
     }
 
-    /// Appends the covariances of `point` with every row to `out`.
-    pub(super) fn covariances(&self, point: &Point, out: &mut Vec<f64>) {
+    /// Appends the covariances of a run's `point` with every row to `out`.
+    pub(super) fn covariances(&self, point: &Point, run: u16, out: &mut Vec<f64>) {
         let first = out.len();
         out.resize(first + self.factor.len(), 1.0);
         for ((axis, table), column) in self.axes.iter().zip(&self.tables).zip(&self.columns) {
-            let start = usize::from(point.0[axis.knob]) * axis.values;
+            let start = usize::from(axis.value(point, run)) * axis.values;
             let line = &table[start..start + axis.values];
             for (entry, &value) in out[first..].iter_mut().zip(column) {
                 *entry *= line[usize::from(value)];
@@ -230,7 +240,7 @@ impl Gp {
 
     fn set_kernel(&mut self, kernel: Kernel) {
         self.kernel = kernel;
-        self.tables = tables(&self.axes, &self.kernel);
+        self.tables = tables(&self.axes, &self.kernel, self.fade);
         let rows = self.factor.len();
         let variance = 1.0 + self.kernel.nugget();
         self.factor.clear();
@@ -265,11 +275,15 @@ impl Gp {
     }
 }
 
-fn tables(axes: &[Axis], kernel: &Kernel) -> Vec<Vec<f64>> {
+fn tables(axes: &[Axis], kernel: &Kernel, fade: f64) -> Vec<Vec<f64>> {
     let mut weights = kernel.ln_weights.iter().map(|ln_w| ln_w.exp());
     axes.iter()
         .map(|axis| {
-            let own: Vec<f64> = weights.by_ref().take(axis.scales().count()).collect();
+            let faded = |(scale, weight): (Scale, f64)| match scale {
+                Scale::Order | Scale::Alignment => weight,
+                Scale::Run => weight + fade,
+            };
+            let own: Vec<f64> = axis.scales().zip(weights.by_ref()).map(faded).collect();
             axis.similarities(&own)
         })
         .collect()

@@ -8,7 +8,7 @@ mod cholesky;
 mod gp;
 mod response;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use rand::{RngExt, SeedableRng};
@@ -16,9 +16,10 @@ use rand_pcg::Pcg64;
 use serde::Serialize;
 use statrs::function::erf::erfc;
 
+use super::earlier::{Earlier, spread};
 use super::params::{Start, Surrogate, TunerParams};
 use super::value::Value;
-use crate::source::{Point, Source};
+use crate::source::{Point, Source, Space};
 use crate::verdict::Estimate;
 use cholesky::BLOCK;
 use gp::{Gp, Learning};
@@ -51,6 +52,14 @@ struct Promise {
     mean: f64,
 }
 
+/// What an earlier run, counted from 1, knows of a setting. It may be one that is not valid here.
+#[derive(Clone, Debug, Serialize)]
+struct Observation {
+    point: Point,
+    run: u16,
+    score: f64,
+}
+
 /// Tunes one source.
 #[derive(Clone, Debug)]
 pub struct Tuner {
@@ -66,6 +75,8 @@ pub struct Tuner {
     index: HashMap<Point, usize>,
     /// Judged trials, best first; equals by order of arrival.
     ranking: Vec<usize>,
+    /// What earlier runs judged, run by run, each best first.
+    earlier: Vec<Observation>,
     gp: Gp,
     /// The trial behind each row of the process.
     rows: Vec<usize>,
@@ -74,10 +85,17 @@ pub struct Tuner {
 }
 
 impl Tuner {
-    /// A tuner that tries `first` before anything else, in this order.
-    pub fn new(source: Arc<Source>, first: Vec<Point>, params: &TunerParams, seed: u64) -> Self {
+    /// A tuner that tries `first` before anything else, in this order, and learns from earlier runs.
+    pub fn new(
+        source: Arc<Source>,
+        first: Vec<Point>,
+        earlier: &[Earlier],
+        params: &TunerParams,
+        seed: u64,
+    ) -> Self {
         let space = source.space();
-        let gp = Gp::new(space.knobs());
+        let (earlier, runs) = observations(space, earlier, params.earlier_limit as usize);
+        let gp = Gp::new(space.knobs(), runs);
         let mut tuner = Self {
             params: params.clone(),
             rng: Pcg64::seed_from_u64(seed),
@@ -86,6 +104,7 @@ impl Tuner {
             trials: Vec::new(),
             index: HashMap::new(),
             ranking: Vec::new(),
+            earlier,
             gp,
             rows: Vec::new(),
             learnt_at: 0,
@@ -209,6 +228,7 @@ impl Tuner {
             &self.ranking,
             self.gp.kernel(),
             &self.rows,
+            &self.earlier,
         )
     }
 
@@ -237,7 +257,11 @@ impl Tuner {
             let best = ranked.min_by(|a, b| a.0.total_cmp(&b.0));
             return best.map(|(_, point)| unbelieved(point.clone()));
         }
-        let started = self.trials.len() >= self.params.start_points as usize;
+        let start = match self.earlier.is_empty() {
+            true => self.params.start_points,
+            false => self.params.earlier_start_points,
+        };
+        let started = self.trials.len() >= start as usize;
         match self.params.surrogate {
             Surrogate::Uniform => self.unseen().map(unbelieved),
             Surrogate::RankGp | Surrogate::LogTimeGp if started && !self.ranking.is_empty() => {
@@ -292,7 +316,7 @@ impl Tuner {
         let mut known = Vec::with_capacity(rows * candidates.len());
         let mut bounded = Vec::with_capacity(candidates.len());
         for (order, point) in candidates.iter().enumerate() {
-            self.gp.covariances(point, &mut known);
+            self.gp.covariances(point, 0, &mut known);
             let covariances = &known[order * rows..];
             let mean = self.gp.mean(covariances);
             let bound = expected_improvement(best, mean, self.gp.deviation_bound(covariances));
@@ -337,15 +361,23 @@ impl Tuner {
             self.rows = self.worth_keeping(limit);
             self.gp.clear();
         }
-        for row in self.gp.len()..self.rows.len() {
-            self.gp.push(&self.trials[self.rows[row]].point);
+        if self.gp.len() == 0 {
+            for known in &self.earlier {
+                self.gp.push(&known.point, known.run);
+            }
+        }
+        for row in self.gp.len() - self.earlier.len()..self.rows.len() {
+            self.gp.push(&self.trials[self.rows[row]].point, 0);
+        }
+        if !self.earlier.is_empty() {
+            self.gp
+                .fade(self.trials.len() as f64 / self.params.earlier_memory);
         }
         let targets = response::Targets::new(self.params.surrogate, &self.trials, &self.ranking);
-        let rows: Vec<f64> = self
-            .rows
-            .iter()
-            .map(|&trial| targets.of_trial(&self.trials, trial))
-            .collect();
+        let here = self.rows.iter();
+        let here = here.map(|&trial| targets.of_trial(&self.trials, trial));
+        let earlier = self.earlier.iter().map(|known| known.score);
+        let rows: Vec<f64> = earlier.chain(here).collect();
         let fresh = (self.ranking.len() - self.learnt_at) as f64;
         let share = self.learnt_at as f64 * self.params.learn_growth;
         if fresh >= share.max(f64::from(self.params.learn_every)) {
@@ -364,7 +396,7 @@ impl Tuner {
     /// Half of them the best, the rest the latest, in the order asked.
     fn worth_keeping(&self, limit: usize) -> Vec<usize> {
         let mut kept: Vec<usize> = self.ranking.iter().copied().take(limit / 2).collect();
-        let best: std::collections::HashSet<usize> = kept.iter().copied().collect();
+        let best: HashSet<usize> = kept.iter().copied().collect();
         let latest = (0..self.trials.len()).rev().filter(|t| !best.contains(t));
         kept.extend(latest.take(limit - kept.len()));
         kept.sort_unstable();
@@ -428,6 +460,31 @@ impl Tuner {
         let place = self.rng.random_range(0..left.len());
         Some(left.swap_remove(place))
     }
+}
+
+/// What earlier runs know of points of this space, `most` in all, and how many runs know something. Of
+/// settings that differ only in knobs that are none here, the best stands.
+fn observations(space: &Space, earlier: &[Earlier], most: usize) -> (Vec<Observation>, usize) {
+    let share = most / earlier.len().max(1);
+    let mut observations = Vec::new();
+    let mut runs = 0;
+    for earlier in earlier {
+        let mut seen = HashSet::new();
+        let known = earlier.known().iter().filter_map(|known| {
+            let point = space.project(&known.setting)?;
+            let new = seen.insert(point.clone());
+            new.then_some((point, known.score))
+        });
+        let known: Vec<(Point, f64)> = known.collect();
+        if known.is_empty() {
+            continue;
+        }
+        runs += 1;
+        let run = runs as u16;
+        let spread = spread(known.len(), share).map(|place| known[place].clone());
+        observations.extend(spread.map(|(point, score)| Observation { point, run, score }));
+    }
+    (observations, runs)
 }
 
 /// E[max(0, best − x)] for x ~ N(mean, deviation²).

@@ -1,8 +1,7 @@
 //! The numbers the process is fitted to: normal scores of ranks, or log times for comparison.
 
-use statrs::function::erf::erf_inv;
-
 use super::Trial;
+use crate::search::earlier::{normal_scores, standardised};
 use crate::search::params::Surrogate;
 use crate::search::value::Value;
 
@@ -15,21 +14,15 @@ pub(super) struct Targets {
 impl Targets {
     pub(super) fn new(surrogate: Surrogate, trials: &[Trial], ranking: &[usize]) -> Self {
         let raw = match surrogate {
-            Surrogate::RankGp | Surrogate::Uniform => normal_scores(trials, ranking),
+            Surrogate::RankGp | Surrogate::Uniform => {
+                let values: Vec<_> = ranking.iter().map(|&trial| trials[trial].value).collect();
+                normal_scores(&values)
+            }
             Surrogate::LogTimeGp => log_times(trials, ranking),
         };
-        let n = raw.len().max(1) as f64;
-        let mean = raw.iter().sum::<f64>() / n;
-        let variance = raw.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
-        // All alike: nothing to tell apart, every target is the mean.
-        let scale = if variance > 0.0 {
-            variance.sqrt().recip()
-        } else {
-            0.0
-        };
         let mut by_trial = vec![None; trials.len()];
-        for (&trial, x) in ranking.iter().zip(raw) {
-            by_trial[trial] = Some((x - mean) * scale);
+        for (&trial, target) in ranking.iter().zip(standardised(raw)) {
+            by_trial[trial] = Some(target);
         }
         Self { by_trial }
     }
@@ -38,21 +31,6 @@ impl Targets {
     pub(super) fn of_trial(&self, trials: &[Trial], trial: usize) -> f64 {
         self.by_trial[trial].unwrap_or(trials[trial].belief)
     }
-}
-
-/// The normal quantile of each rank: what a Gaussian process expects of its targets whatever the times'
-/// distribution, and the best few stand apart as they do not where ranks are spaced evenly. Equals share
-/// their average rank; failures are equals, and last.
-fn normal_scores(trials: &[Trial], ranking: &[usize]) -> Vec<f64> {
-    let n = ranking.len() as f64;
-    let mut scores = Vec::with_capacity(ranking.len());
-    for equals in ranking.chunk_by(|&a, &b| trials[a].value == trials[b].value) {
-        let average = scores.len() as f64 + (equals.len() - 1) as f64 / 2.0;
-        let below = (average + 0.5) / n;
-        let score = erf_inv(2.0 * below - 1.0);
-        scores.extend(std::iter::repeat_n(score, equals.len()));
-    }
-    scores
 }
 
 /// ln of the cost; whatever has none stands with the worst that has one.
@@ -79,7 +57,7 @@ mod tests {
     fn targets(surrogate: Surrogate, times: &[Option<f64>]) -> Vec<f64> {
         let source = Source::parse("//@ knob a = 1 in {1, 2, 3, 4, 5, 6, 7, 8}\n");
         let source = Arc::new(source.expect("the test's source parses"));
-        let mut tuner = Tuner::new(source, Vec::new(), &TunerParams::default(), 0);
+        let mut tuner = Tuner::new(source, Vec::new(), &[], &TunerParams::default(), 0);
         for time in times {
             let point = tuner.ask().expect("a setting is left");
             let time = time.and_then(Nanos::new);

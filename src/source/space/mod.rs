@@ -310,6 +310,23 @@ impl Space {
         self.is_valid(&adopted).then_some(adopted)
     }
 
+    /// Where a setting made elsewhere stands here: knobs that it lacks at their defaults, those that only it
+    /// has left out. `None` where it has a value that is not listed here, or no knob of this space. It may
+    /// break requirements.
+    pub fn project(&self, setting: &Setting) -> Option<Point> {
+        let mut shared = false;
+        let place = |knob: &Knob| match setting.get(&knob.name) {
+            Some(value) => {
+                shared = true;
+                let place = knob.values.iter().position(|own| own == value);
+                place.map(|place| place as u16)
+            }
+            None => Some(knob.default),
+        };
+        let point: Option<Box<[u16]>> = self.0.knobs.iter().map(place).collect();
+        point.filter(|_| shared).map(Point)
+    }
+
     /// An error that names the requirements a point breaks, where it breaks any. `what` begins the message.
     pub fn require(&self, point: &Point, what: &str) -> Result<(), SpaceError> {
         if !self.fits(point) {
