@@ -10,6 +10,8 @@ mod clusters;
 mod copies;
 #[path = "sim/counts.rs"]
 mod counts;
+#[path = "sim/defined.rs"]
+mod defined;
 #[path = "sim/estimates.rs"]
 mod estimates;
 #[path = "sim/harness.rs"]
