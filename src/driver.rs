@@ -20,18 +20,16 @@ use crate::evaluate::{Evaluation, Evaluator, Kernel};
 use crate::llm::Tally;
 use crate::propose::{Ask, Proposal, ProposalRequest, ProposeError, Proposer};
 use crate::search::{
-    Applied, Child, Cost, Expander, NodeId, Outcome, Race, Request, Search, StopReason, Ticket,
-    Timing,
+    Applied, Child, Cost, Expander, NodeId, Outcome, Request, Search, StopReason, Ticket,
 };
 use crate::source::{Point, Setting, Source};
-use crate::store::{
-    Asked, Event, LeftOut, Line, Retimed, RunWriter, StoreError, StoredChild, StoredKernel,
-};
+use crate::store::{Asked, Event, LeftOut, Line, RunWriter, StoreError, StoredChild, StoredKernel};
 use crate::task::Task;
-use crate::verdict::{Claim, Estimate, Verdict};
+use crate::verdict::{Estimate, Verdict};
 
 mod batch;
 mod contenders;
+mod finish;
 mod fold;
 mod history;
 pub mod trajectory;
@@ -41,9 +39,6 @@ pub use contenders::Contenders;
 pub use fold::{Fold, FoldError};
 use fold::{cost, evaluated};
 pub use history::History;
-
-/// Leaders in a row that a second look may refute before the search counts as without a winner.
-const MOST_REFUTED: usize = 8;
 
 /// Threads that wait for proposers, at most.
 const MOST_PROPOSERS: u32 = 64;
@@ -424,113 +419,6 @@ impl Drive<'_> {
                 }
             }
         })
-    }
-
-    /// Times the best-looking again, in turns, until one is ahead; `None` where there is no need, where the
-    /// judge would only repeat itself, and where Ctrl-C came in between.
-    fn race(&self, interrupt: &AtomicBool) -> Result<Option<Event>, DriveError> {
-        if !self.rig.confirm {
-            return Ok(None);
-        }
-        let search = &self.fold.search;
-        let params = &search.params().race;
-        let contenders = self.fold.contenders.to_race(params.runners as usize);
-        let broken = |error| self.broken(error);
-        let started = Instant::now();
-        let mut timers = Vec::with_capacity(contenders.len());
-        for ((node, point), _) in &contenders {
-            let source = self.source(*node);
-            let timer = self.rig.evaluator.timer(source, point).map_err(broken)?;
-            let Some(timer) = timer else { return Ok(None) };
-            timers.push(timer);
-        }
-        let mut race = Race::new(params.clone(), contenders.iter().map(|(_, factor)| *factor));
-        let mut failed = vec![None; timers.len()];
-        while let Some(turn) = race.next() {
-            if interrupt.load(Ordering::Relaxed) {
-                return Ok(None);
-            }
-            let timing = match timers[turn]().map_err(broken)? {
-                Ok(time) => Some(Timing::of(&time)),
-                Err(reason) => {
-                    failed[turn] = Some(reason);
-                    None
-                }
-            };
-            race.tell(turn, timing);
-        }
-        let kernels: Vec<Retimed> = contenders
-            .into_iter()
-            .zip(race.times().zip(failed))
-            .map(|(((node, point), factor), (times, failed))| Retimed {
-                setting: self.source(node).space().setting(&point),
-                node,
-                point,
-                factor,
-                times,
-                failed,
-            })
-            .collect();
-        let took_ms = started.elapsed().as_millis() as u64;
-        Ok((!kernels.is_empty()).then_some(Event::Retimed { kernels, took_ms }))
-    }
-
-    /// Judges the leader again, in full; `None` where that is done. A leader that is refuted makes room for
-    /// the next.
-    fn confirm(&mut self) -> Result<Option<Event>, DriveError> {
-        if !self.rig.confirm {
-            return Ok(None);
-        }
-        let Some((node, point)) = self.fold.contenders.unconfirmed(MOST_REFUTED) else {
-            return Ok(None);
-        };
-        let source = self.source(node);
-        let started = Instant::now();
-        let mut evaluation = self
-            .rig
-            .evaluator
-            .confirm(source, &point)
-            .map_err(|error| self.broken(error))?;
-        let setting = source.space().setting(&point);
-        let kernel = evaluation.kernel.take();
-        let claim = self.claim(source, &point, &mut evaluation)?;
-        let passed = evaluation.verdict.measurement().is_some();
-        Ok(Some(Event::Confirmed {
-            node,
-            setting,
-            point,
-            kernel: self.store_if(passed, kernel)?,
-            evaluation: Box::new(evaluation),
-            claim: claim.map(Box::new),
-            took_ms: started.elapsed().as_millis() as u64,
-        }))
-    }
-
-    /// Measures what was just confirmed beside what it is set against, where that can be done. What falls
-    /// there was not confirmed after all.
-    fn claim(
-        &self,
-        source: &Source,
-        point: &Point,
-        evaluation: &mut Evaluation,
-    ) -> Result<Option<Claim>, DriveError> {
-        let Some(measurement) = evaluation.verdict.measurement() else {
-            return Ok(None);
-        };
-        let claim = self
-            .rig
-            .evaluator
-            .claim(source, point)
-            .map_err(|error| self.broken(error))?;
-        if let Some(claim) = &claim
-            && !claim.flaws.is_empty()
-        {
-            evaluation.verdict = Verdict::Voided {
-                reasons: claim.flaws.clone(),
-                measurement: Box::new(measurement.clone()),
-            };
-        }
-        Ok(claim)
     }
 
     /// The source of a node of which a setting was judged.
