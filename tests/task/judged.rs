@@ -141,11 +141,13 @@ fn needs_a_gpu(verdict: &Verdict) -> bool {
             .all(|finding| finding.code == "sim-unsupported")
 }
 
-/// Ours, and what nvcc makes of plain CUDA C: right, and nothing is found in any of them.
+/// Ours, and what nvcc and Triton make of theirs: right, and nothing is found in any of them.
 #[test]
 fn seeds_and_settings_of_every_space_are_right() {
     let mut wrong = Vec::new();
     let mut honest = 0;
+    let triton = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sim/triton");
+    let (mut of_triton, of_whom) = (0, "by Triton".to_owned());
     let nvcc = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/nvcc");
     let nvcc = Catalogue::open(Some(&nvcc)).unwrap();
     let compiled = nvcc.suite("nvcc").unwrap().tasks;
@@ -166,7 +168,14 @@ fn seeds_and_settings_of_every_space_are_right() {
             .iter()
             .map(|space| (&space.name, &space.text));
         let seed = (&"seed".to_owned(), &judge.task.seed);
-        for (file, text) in spaces.chain([seed]) {
+        // tests/data/sim/triton/make.py tells how they were made
+        let by_triton: Option<Arc<str>> =
+            std::fs::read_to_string(triton.join(format!("{name}.ptx")))
+                .ok()
+                .map(Into::into);
+        of_triton += u32::from(by_triton.is_some());
+        let by_triton = by_triton.iter().map(|text| (&of_whom, text));
+        for (file, text) in spaces.chain([seed]).chain(by_triton) {
             let source = Source::parse(text).unwrap();
             let default = source.space().default_point().unwrap();
             match judge.verify(Depth::Full, &source, &default) {
@@ -206,6 +215,7 @@ fn seeds_and_settings_of_every_space_are_right() {
         wrong[0]
     );
     assert!(honest >= 40, "{honest} honest kernels are too few");
+    assert_eq!(of_triton, 4, "a file of tests/data/sim/triton has no task");
 }
 
 /// Those that only the whole judge sees (refused, too slow, void) are judged where it is tested.
