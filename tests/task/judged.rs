@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rand::SeedableRng;
 use rayon::prelude::*;
@@ -132,6 +133,25 @@ fn poisoned(problem: &Problem) -> Vec<Buffer> {
     problem.buffers.iter().map(buffer).collect()
 }
 
+/// What is wrong with each of some things, looked at side by side: on plain threads, for a verifier's references are
+/// worked out by rayon, whose workers must not wait for them.
+fn side_by_side<T: Sync>(things: &[T], wrong: impl Fn(&T) -> Option<String> + Sync) -> Vec<String> {
+    let next = AtomicUsize::new(0);
+    let work = || -> Vec<String> {
+        std::iter::from_fn(|| things.get(next.fetch_add(1, Ordering::Relaxed)))
+            .filter_map(&wrong)
+            .collect()
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let found = threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap());
+        found.collect()
+    })
+}
+
 /// It was not run: the simulator does not know some of its instructions.
 fn needs_a_gpu(verdict: &Verdict) -> bool {
     let findings = verdict.diagnostics();
@@ -196,7 +216,7 @@ fn seeds_and_settings_of_every_space_are_right() {
                 .map(|_| source.space().sample(&mut rng))
                 .collect();
             let before = wrong.len();
-            wrong.par_extend(points.par_iter().filter_map(|point| {
+            wrong.extend(side_by_side(&points, |point| {
                 let verdict = judge.verify(Depth::Brief, &source, point)?;
                 let setting = source.space().setting(point);
                 Some(format!("{name}/{file} {setting:?}: {verdict:?}"))
@@ -225,7 +245,7 @@ fn mistakes_are_caught_as_they_say() {
     let mut missed = Vec::new();
     for name in Catalogue::embedded().names().unwrap() {
         let judge = Judge::new(&name);
-        missed.par_extend(judge.task.mistakes.par_iter().filter_map(|mistake| {
+        missed.extend(side_by_side(&judge.task.mistakes, |mistake| {
             let stages = &mistake.expect.stages;
             if stages.iter().any(|stage| WHOLE.contains(stage)) {
                 return None;
