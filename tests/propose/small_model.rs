@@ -8,8 +8,9 @@
 //! WARPTREE_SMALL_MODEL=http://127.0.0.1:18080 cargo test --test propose small_model -- --ignored --nocapture
 //! ```
 //!
-//! A reply takes some two seconds of one core. 2026-11-30: of the first ten, one under a schema became settings of
-//! the source's own knobs and nine of free text held no edit; all three hundred are still to be run.
+//! A reply takes some two seconds of one core. 2026-11-30, 300 replies: 260 of free text held no edit and 10 only a
+//! fragment; under a schema 29 of 30 became settings of the source's own knobs, one changed nothing. None was accepted
+//! for what it is not.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
