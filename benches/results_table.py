@@ -99,12 +99,10 @@ def roofline(winner):
 def row(story, ceilings):
     winner = story["winner"]
     claim = winner.get("claim") or {"duels": [], "noise_floor": None, "winner": None}
-    measured = claim["winner"]["median"] if claim["winner"] else median(winner)
-    shown = time(measured)
+    measured = median(winner)  # as the default was
+    shown = time(claim["winner"]["median"] if claim["winner"] else measured)
     if (power := claim.get("power")) and power["limited"]:
-        # what the search measured of the default, and the roofline's clock, are those of bursts
-        measured = power["winner"]["burst"]
-        shown = f"{time(power['winner']['sustained'])}, bursts {time(measured)}"
+        shown = f"{time(power['winner']['sustained'])}, bursts {time(power['winner']['burst'])}"
     default = next((step["time"] for step in story["path"] if "knobs at their defaults" in step["what"]), None)
     duels = [against(duel) for duel in claim["duels"]]
     bound = roofline(winner)

@@ -6,7 +6,6 @@ mod power;
 mod turns;
 
 use std::cell::RefCell;
-use std::time::Instant;
 
 use self::turns::{Contest, Pace, Round, Sides};
 use super::files::{ProblemFiles, scratch};
@@ -27,8 +26,6 @@ use crate::verdict::{
 const ROUNDS: u32 = 3;
 /// Pairs of replays in a round.
 const PAIRS: u32 = 32;
-/// Replays that tell how long one takes in a process of its own.
-const TRIAL: u32 = 4;
 /// Error allowed for an interval.
 const ALPHA: f64 = 0.0125;
 /// Baselines measured again, the frontier first; and where power limits the winner, which takes seconds each.
@@ -377,13 +374,10 @@ impl Field<'_> {
             None => self.open_torch(bench, library, expression)?,
         };
         let torch = &mut opened.torch;
-        torch
+        let prepared = torch
             .prepare(variant, &opened.files, self.gpu.gpu().l2)
             .map_err(missing)?;
-        torch.warm_up().map_err(missing)?;
-        let before = Instant::now();
-        torch.sample(TRIAL).map_err(missing)?;
-        let rival_ns = before.elapsed().as_nanos() as f64 / f64::from(TRIAL);
+        let rival_ns = torch.warm_up(prepared).map_err(missing)?;
         let mut lost = None;
         let subjects = [Subject::Kernel(self.winner)];
         let replayed = self.gpu.replay_with(&subjects, |replays| {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::files::{ProblemFiles, scratch};
 use super::{Bench, Failure, wrong};
 use crate::device::Device as _;
-use crate::device::cuda::timing::{median, settled};
+use crate::device::cuda::timing::{FULL_LOAD, KEPT, median, replays_within, spread};
 use crate::task::{MathMode, Problem};
 use crate::toolchain::dialogue::{Dialogue, DialogueError};
 use crate::units::Bytes;
@@ -39,10 +39,6 @@ const TARGET_NS: f64 = 400e3;
 const L2_MULTIPLE: u64 = 5;
 /// Never more rotated sets than this.
 const MOST_SETS: u32 = 64;
-/// Replays between two looks at the samples.
-const BLOCK: u32 = 8;
-/// Most samples of a measurement.
-const MOST_SAMPLES: usize = 32;
 /// Rounds of warming up at most, and how still a clock must stand.
 const WARM_UP_ROUNDS: u32 = 20;
 const STEADY: f64 = 0.005;
@@ -272,17 +268,18 @@ impl Torch {
         }
     }
 
-    /// Replays until times stand still, or for long enough.
-    pub(super) fn warm_up(&mut self) -> Result<()> {
+    /// Replays until times stand still, or for long enough; nanoseconds that a replay takes then.
+    pub(super) fn warm_up(&mut self, prepared: Prepared) -> Result<f64> {
         let mut before = f64::INFINITY;
         for _ in 0..WARM_UP_ROUNDS {
             let now = median(&self.sample(4)?).unwrap_or(f64::INFINITY);
-            if (now / before - 1.0).abs() < STEADY {
+            let still = (now / before - 1.0).abs() < STEADY;
+            before = now;
+            if still {
                 break;
             }
-            before = now;
         }
-        Ok(())
+        Ok(before * f64::from(prepared.calls))
     }
 
     fn finish(&mut self) -> Result<Finished> {
@@ -370,17 +367,17 @@ fn one(
     let prepared = torch
         .prepare(variant, timed, bench.gpu.gpu().l2)
         .map_err(missing)?;
-    torch.warm_up().map_err(missing)?;
-    let mut samples = Vec::new();
-    while samples.len() < MOST_SAMPLES && !settled(&samples, 0.002, 0.05) {
-        samples.extend(torch.sample(BLOCK).map_err(missing)?);
-    }
+    // At full load, as candidates that power limits; to the others it makes no difference.
+    let replay_ns = torch.warm_up(prepared).map_err(missing)?;
+    let replays = replays_within(FULL_LOAD, replay_ns) as u32;
+    torch.sample(replays).map_err(missing)?;
+    let samples = spread(&torch.sample(replays).map_err(missing)?, KEPT);
     let finished = torch.finish().map_err(missing)?;
     let notes = vec![
         torch.versions(),
         format!("on {}", torch.facts.gpu),
         format!(
-            "{} replays of {} calls over {} rotated sets ({})",
+            "{} replays of {} calls over {} rotated sets ({}), at full load",
             samples.len(),
             prepared.calls,
             prepared.sets,
@@ -612,7 +609,7 @@ read sample; echo 'PASSED'
                 .expect("graphs");
             assert_eq!((prepared.sets, prepared.rotated_bytes), (3, 3 * 49_152));
             assert_eq!(prepared.calls % 3, 0, "whole rounds over the sets");
-            torch.warm_up().expect("it replays");
+            torch.warm_up(prepared).expect("it replays");
             for ns in torch.sample(4).expect("times") {
                 assert!((ns - 1000.0).abs() < 1e-6, "{ns}: a microsecond a call");
             }
