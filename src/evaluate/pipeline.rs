@@ -29,7 +29,7 @@ use crate::units::{Digest, Nanos, SmArch};
 use crate::verdict::{Baselines, Claim, Denominator, Diagnostic, Speedup, Verdict};
 
 /// Raised whenever the same candidate could get another verdict: part of every cache key.
-const JUDGE_VERSION: u32 = 5;
+const JUDGE_VERSION: u32 = 4;
 
 /// What a pipeline is made of.
 pub struct Settings {

@@ -28,6 +28,12 @@ const STEADY_CLOCK: f64 = 0.005;
 /// Share of the highest clock below which power or heat holds the clock down.
 const CAPPED_CLOCK: f64 = 0.97;
 
+/// Samples of a call that the GPU slows down for, and how long it rests before each: at a duty of a tenth it
+/// shows its burst time, whatever ran before.
+const BURSTS: u32 = 12;
+const REST_PER_WORK: f64 = 9.0;
+const FIRST_REST: Duration = Duration::from_millis(100);
+
 /// Share of the highest clock below which a GPU still sleeps.
 const AWAKE_CLOCK: f64 = 0.6;
 
@@ -285,12 +291,12 @@ impl CudaDevice {
             };
             let course = sampling.course(replay_ns(&only));
             timer.warm_up(course, self.gpu().sm_clock_mhz)?;
-            let mut full_load = false;
+            let mut bursts = false;
             loop {
                 timer.sample(vec![0; course.block as usize])?;
                 if timer.capped(self.gpu().sm_clock_mhz) {
-                    timer.full_load()?;
-                    full_load = true;
+                    timer.bursts(course.most)?;
+                    bursts = true;
                     break;
                 }
                 let enough = settled(&timer.samples, sampling.settled, SETTLED_ALPHA);
@@ -306,7 +312,7 @@ impl CudaDevice {
                 .and_then(Nanos::new)
                 .ok_or_else(|| Stop::Rig("the GPU's clock read no time".to_owned()))?;
             Ok(Timed {
-                notes: notes(&only, replay, &samples, &clock_mhz, full_load),
+                notes: notes(&only, replay, &samples, &clock_mhz, bursts),
                 time: Time::Measured {
                     median,
                     samples,
@@ -417,17 +423,22 @@ impl Timer<'_, '_> {
             .is_some_and(|&(before, after)| before.min(after) < low)
     }
 
-    /// Samples of the only call anew, once the clock has settled under load. In bursts such kernels rank otherwise: at
-    /// full load the one is faster that needs less power.
-    fn full_load(&mut self) -> Result<(), Stop> {
-        let work: f64 = self.prepared.iter().map(replay_ns).sum();
-        let replays = timing::replays_within(timing::FULL_LOAD, work);
-        for _ in 0..2 {
-            self.clock_mhz.clear();
+    /// Samples of the only call anew, at most so many, each after a rest. The first replay after a rest wakes
+    /// the GPU and does not count.
+    fn bursts(&mut self, most: u32) -> Result<(), Stop> {
+        self.clock_mhz.clear();
+        self.samples.clear();
+        let work: f64 = self.prepared.iter().map(replay_ns).sum::<f64>() * 2.0;
+        let rest = Duration::from_nanos((REST_PER_WORK * work) as u64);
+        std::thread::sleep(FIRST_REST.max(rest));
+        let mut counted = Vec::new();
+        for _ in 0..BURSTS.min(most) {
+            self.sample(vec![0, 0])?;
+            counted.extend(self.samples.pop());
             self.samples.clear();
-            self.sample(vec![0; replays])?;
+            std::thread::sleep(rest);
         }
-        self.samples = timing::spread(&self.samples, timing::KEPT);
+        self.samples = counted;
         Ok(())
     }
 
@@ -464,7 +475,7 @@ fn notes(
     replay: Replay,
     samples: &[f64],
     clock_mhz: &[(f64, f64)],
-    full_load: bool,
+    bursts: bool,
 ) -> Vec<String> {
     let cold = if prepared.rotated_bytes >= replay.rotate_bytes {
         "cold cache"
@@ -478,8 +489,8 @@ fn notes(
             prepared.calls,
             prepared.sets,
             Bytes(prepared.rotated_bytes),
-            if full_load {
-                "; power or heat held the clock down, so at full load, after as much of it to settle"
+            if bursts {
+                "; the clock was held down under load, so each after nine times as much rest: burst"
             } else {
                 ""
             }

@@ -5,14 +5,7 @@
 //! binomial distribution (no normality assumed: outliers are the rule). Looks are few and each has its own
 //! share of the error, so that stopping early stays honest.
 
-use std::time::Duration;
-
 use statrs::distribution::{Binomial, DiscreteCDF};
-
-/// How long a call is replayed at full load before it counts, until the clock settles, and how long it then counts.
-pub const FULL_LOAD: Duration = Duration::from_millis(300);
-/// Samples that are kept of that.
-pub const KEPT: usize = 64;
 
 /// How a comparison proceeds.
 #[derive(Clone, Debug, PartialEq)]
@@ -167,17 +160,6 @@ pub fn settled(samples: &[f64], relative: f64, alpha: f64) -> bool {
     estimate(samples, alpha).is_some_and(|e| e.half_width() <= relative * e.median)
 }
 
-/// How many replays of about this long a span holds, at least two: where one takes seconds, that is enough.
-pub fn replays_within(span: Duration, replay_ns: f64) -> usize {
-    (span.as_nanos() as f64 / replay_ns).clamp(2.0, 20_000.0) as usize
-}
-
-/// At most so many of the samples, evenly spread.
-pub fn spread(samples: &[f64], most: usize) -> Vec<f64> {
-    let step = samples.len().div_ceil(most).max(1);
-    samples.iter().copied().step_by(step).collect()
-}
-
 /// Largest relative departure of the SM clock from its median, over the readings round each block.
 pub fn clock_spread(readings: &[(f64, f64)]) -> Option<f64> {
     let all: Vec<f64> = readings.iter().flat_map(|&(a, b)| [a, b]).collect();
@@ -323,23 +305,6 @@ mod tests {
         let wild: Vec<f64> = (0..16).map(|i| 100.0 + f64::from(i * 7 % 16)).collect();
         assert!(!settled(&wild, 0.003, 0.0125));
         assert!(!settled(&[], 0.003, 0.0125));
-    }
-
-    #[test]
-    fn a_span_holds_two_replays_at_least_and_no_endless_number() {
-        let within = |replay_ns| replays_within(Duration::from_millis(300), replay_ns);
-        assert_eq!(within(1e6), 300);
-        assert_eq!(within(5e9), 2);
-        assert_eq!(within(0.0), 20_000);
-    }
-
-    #[test]
-    fn samples_are_spread_evenly() {
-        let samples: Vec<f64> = (0..300).map(f64::from).collect();
-        assert_eq!(spread(&samples, 3), [0.0, 100.0, 200.0]);
-        assert_eq!(spread(&samples, 64).len(), 60);
-        assert_eq!(spread(&samples, 300), samples);
-        assert_eq!(spread(&[], 64), Vec::<f64>::new());
     }
 
     #[test]

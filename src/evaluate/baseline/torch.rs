@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::files::{ProblemFiles, scratch};
 use super::{Bench, Failure, wrong};
 use crate::device::Device as _;
-use crate::device::cuda::timing::{FULL_LOAD, KEPT, median, replays_within, spread};
+use crate::device::cuda::timing::{median, settled};
 use crate::task::{MathMode, Problem};
 use crate::toolchain::dialogue::{Dialogue, DialogueError};
 use crate::units::Bytes;
@@ -39,6 +39,10 @@ const TARGET_NS: f64 = 400e3;
 const L2_MULTIPLE: u64 = 5;
 /// Never more rotated sets than this.
 const MOST_SETS: u32 = 64;
+/// Replays between two looks at the samples.
+const BLOCK: u32 = 8;
+/// Most samples of a measurement.
+const MOST_SAMPLES: usize = 32;
 /// Rounds of warming up at most, and how still a clock must stand.
 const WARM_UP_ROUNDS: u32 = 20;
 const STEADY: f64 = 0.005;
@@ -367,17 +371,17 @@ fn one(
     let prepared = torch
         .prepare(variant, timed, bench.gpu.gpu().l2)
         .map_err(missing)?;
-    // At full load, as candidates that power limits; to the others it makes no difference.
-    let replay_ns = torch.warm_up(prepared).map_err(missing)?;
-    let replays = replays_within(FULL_LOAD, replay_ns) as u32;
-    torch.sample(replays).map_err(missing)?;
-    let samples = spread(&torch.sample(replays).map_err(missing)?, KEPT);
+    torch.warm_up(prepared).map_err(missing)?;
+    let mut samples = Vec::new();
+    while samples.len() < MOST_SAMPLES && !settled(&samples, 0.002, 0.05) {
+        samples.extend(torch.sample(BLOCK).map_err(missing)?);
+    }
     let finished = torch.finish().map_err(missing)?;
     let notes = vec![
         torch.versions(),
         format!("on {}", torch.facts.gpu),
         format!(
-            "{} replays of {} calls over {} rotated sets ({}), at full load",
+            "{} replays of {} calls over {} rotated sets ({})",
             samples.len(),
             prepared.calls,
             prepared.sets,

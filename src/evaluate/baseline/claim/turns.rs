@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::quartiles;
 use super::ALPHA;
 use crate::device::cuda::Halt;
-use crate::device::cuda::timing::{abba, estimate, log_ratios, median, replays_within, split};
+use crate::device::cuda::timing::{abba, estimate, log_ratios, median, split};
 use crate::verdict::{Ratio, Standing, Times};
 
 /// Pairs of blocks in a round, where the two run in processes of their own, and replays in a block.
@@ -16,7 +16,7 @@ pub(super) const BURSTS: u32 = 12;
 const REST: f64 = 9.0;
 /// Pairs of seconds at full load in a round.
 const SECONDS: u32 = 3;
-const SECOND: Duration = Duration::from_secs(1);
+const SECOND_NS: f64 = 1e9;
 
 /// Times of the winner and of the rival, pair by pair.
 pub(super) type Sides = (Vec<f64>, Vec<f64>);
@@ -88,7 +88,7 @@ pub(super) fn rest(replay_ns: f64) -> Duration {
 
 /// Replays in a second at full load.
 pub(super) fn second(replay_ns: f64) -> usize {
-    replays_within(SECOND, replay_ns)
+    (SECOND_NS / replay_ns).clamp(4.0, 20_000.0) as usize
 }
 
 /// The half of a second that counts: the clock settles in the first.
