@@ -138,6 +138,7 @@ fn kind(op: &Op) -> Kind {
         | Op::Redux { .. }
         | Op::Mma { .. }
         | Op::MmaDouble { .. }
+        | Op::Transpose { .. }
         | Op::Elect { .. }
         | Op::Activemask { .. }
         | Op::Branch { .. }

@@ -111,7 +111,7 @@ impl Counts {
                 }
                 // An addition in memory is an addition.
                 Op::Atomic(atom) if atom.op == AtomOp::Add => {
-                    let adds = 1.0 + atom.further.len() as f64;
+                    let adds = atom.values.len() as f64;
                     match atom.ty {
                         AtomType::Float(format) => out.add_arithmetic(format, threads * adds),
                         AtomType::Pair(format) => out.add_arithmetic(format, threads * 2.0 * adds),
@@ -194,7 +194,12 @@ fn arithmetic(alu: &Alu, variant: Variant) -> (Format, f64) {
             Format::F32 | Format::F16 | Format::Bf16 if variant.approximate => 1.0,
             Format::F32 | Format::F16 | Format::Bf16 => 10.0,
         },
-        FloatOp::Min | FloatOp::Max | FloatOp::MinNan | FloatOp::MaxNan => 0.0,
+        FloatOp::Min
+        | FloatOp::Max
+        | FloatOp::MinNan
+        | FloatOp::MaxNan
+        | FloatOp::MinXorsign
+        | FloatOp::MaxXorsign => 0.0,
     };
     let function = |format: Format, op: FloatUnary| match (op, format) {
         (FloatUnary::Neg | FloatUnary::Abs, _) => 0.0,
@@ -240,6 +245,9 @@ fn arithmetic(alu: &Alu, variant: Variant) -> (Format, f64) {
         | Alu::Bfe { .. }
         | Alu::Bfi { .. }
         | Alu::Fns { .. }
+        | Alu::Beside { .. }
+        | Alu::Mask { .. }
+        | Alu::Move128 { .. }
         | Alu::Prmt { .. }
         | Alu::Lop3 { .. }
         | Alu::Shf { .. }
@@ -248,6 +256,8 @@ fn arithmetic(alu: &Alu, variant: Variant) -> (Format, f64) {
         | Alu::Copysign { .. }
         | Alu::Testp { .. }
         | Alu::Setp { .. }
+        | Alu::SetpPacked { .. }
+        | Alu::SetPacked { .. }
         | Alu::Set { .. }
         | Alu::Selp { .. }
         | Alu::Slct { .. }

@@ -219,6 +219,7 @@ fn group_loads(program: &Program, mix: &mut [Mix], block: std::ops::Range<usize>
             | Op::Redux { .. }
             | Op::Mma { .. }
             | Op::MmaDouble { .. }
+            | Op::Transpose { .. }
             | Op::Elect { .. }
             | Op::Activemask { .. }
             | Op::Branch { .. }
@@ -275,6 +276,7 @@ fn cost(op: &Op) -> Mix {
             (1.0, Some(Pipe::Special), 0.5)
         }
         Op::Redux { .. } => (1.0, Some(Pipe::Special), 1.0),
+        Op::Transpose { .. } => (1.0, Some(Pipe::Special), 0.5),
         Op::Mma { product, .. } => {
             // Rates go by bytes, not by elements.
             let bytes = product.a_type.bytes() as f64 / 2.0;
@@ -359,6 +361,7 @@ fn arithmetic(alu: &Alu) -> (f64, Option<Pipe>, f64) {
             width: Width::B64, ..
         } => int(4.0),
         Alu::MulWide { .. } | Alu::MadWide { .. } => int(1.0),
+        Alu::Beside { .. } | Alu::Mask { .. } => int(1.0),
         Alu::IntUnary { .. } | Alu::Sad { .. } | Alu::Bfe { .. } | Alu::Bfi { .. } => int(1.0),
         Alu::BitQuery { .. } => (1.0, Some(Pipe::Special), 1.0),
         Alu::Carry { .. } | Alu::Prmt { .. } | Alu::Lop3 { .. } | Alu::Shf { .. } => int(1.0),
@@ -367,7 +370,12 @@ fn arithmetic(alu: &Alu) -> (f64, Option<Pipe>, f64) {
         Alu::FAdd { .. } | Alu::FMul { .. } | Alu::FFma { .. } => float(Format::F32, 1.0),
         Alu::Float { format, op, .. } => match op {
             FloatOp::Div => float(format, 9.0),
-            FloatOp::Min | FloatOp::Max | FloatOp::MinNan | FloatOp::MaxNan => int(1.0),
+            FloatOp::Min
+            | FloatOp::Max
+            | FloatOp::MinNan
+            | FloatOp::MaxNan
+            | FloatOp::MinXorsign
+            | FloatOp::MaxXorsign => int(1.0),
             FloatOp::Add | FloatOp::Sub | FloatOp::Mul => float(format, 1.0),
         },
         Alu::FloatFma { format, .. } => float(format, 1.0),
@@ -389,6 +397,8 @@ fn arithmetic(alu: &Alu) -> (f64, Option<Pipe>, f64) {
         Alu::PackedUnary { .. } => (2.0, Some(Pipe::Special), 2.0),
         Alu::Copysign { .. }
         | Alu::Testp { .. }
+        | Alu::SetpPacked { .. }
+        | Alu::SetPacked { .. }
         | Alu::Set { .. }
         | Alu::Selp { .. }
         | Alu::Slct { .. } => int(1.0),
@@ -397,6 +407,7 @@ fn arithmetic(alu: &Alu) -> (f64, Option<Pipe>, f64) {
         Alu::PredLogic { .. } | Alu::PredMove { .. } => (0.5, None, 0.0),
         Alu::Move32 { .. }
         | Alu::Move64 { .. }
+        | Alu::Move128 { .. }
         | Alu::Pack { .. }
         | Alu::Unpack { .. }
         | Alu::Cvta { .. } => (0.0, None, 0.0),

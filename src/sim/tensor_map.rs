@@ -87,7 +87,12 @@ pub(crate) struct Row {
     pub before: u32,
     /// Bytes that lie inside.
     pub inside: u32,
+    /// Bytes that a store writes: whole pieces, also where the tensor ends within one.
+    pub stored: u32,
 }
+
+/// Bytes of a piece, in which hardware moves a row.
+pub(crate) const PIECE: u32 = 16;
 
 impl TensorMap {
     /// Bytes of a box.
@@ -104,10 +109,12 @@ impl TensorMap {
         self.dtype.size() as u32
     }
 
-    /// Bytes that fill what lies outside the tensor.
-    pub(crate) fn fill(&self) -> u8 {
-        // All bits set is a NaN in every float format.
-        if self.nan_fill { 0xff } else { 0 }
+    /// What fills a box outside the tensor: zeros, or one pattern for all types, a NaN of each float format.
+    pub(crate) fn filled(&self) -> Vec<u8> {
+        let pair: [u8; 2] = if self.nan_fill { [0xf7, 0x7f] } else { [0, 0] };
+        let mut bytes = pair.repeat(self.box_bytes().div_ceil(2) as usize);
+        bytes.truncate(self.box_bytes() as usize);
+        bytes
     }
 
     /// The rows of the box at these coordinates.
@@ -128,14 +135,21 @@ impl TensorMap {
                     outside |= index < 0 || index >= self.dims[dim] as i64;
                     address += index.saturating_mul(self.strides[dim - 1] as i64);
                 }
+                let inside = if outside {
+                    0
+                } else {
+                    ((to - from) * element) as u32
+                };
+                let before = ((from - first) * element) as u32;
                 Row {
                     offset: row * self.row_bytes(),
                     address: (!outside).then_some(address as u64),
-                    before: ((from - first) * element) as u32,
-                    inside: if outside {
+                    before,
+                    inside,
+                    stored: if inside == 0 {
                         0
                     } else {
-                        ((to - from) * element) as u32
+                        (inside.next_multiple_of(PIECE)).min(self.row_bytes() - before)
                     },
                 }
             })

@@ -56,6 +56,7 @@ impl Ty {
                     "16" => 16,
                     "32" => 32,
                     "64" => 64,
+                    "128" if kind == Kind::Bits => 128,
                     _ => return None,
                 };
                 (kind, bits)
@@ -64,8 +65,9 @@ impl Ty {
         Some(Self { kind, bits })
     }
 
+    /// 128 bits are two such registers side by side.
     pub(super) fn wide(self) -> bool {
-        self.bits == 64
+        self.bits >= 64
     }
 
     pub(super) fn signed(self) -> bool {
@@ -74,7 +76,7 @@ impl Ty {
 
     pub(super) fn width(self) -> Width {
         match self.bits {
-            64 => Width::B64,
+            64 | 128 => Width::B64,
             32 => Width::B32,
             _ => Width::B16,
         }
@@ -112,7 +114,13 @@ impl Decoder<'_> {
             Operand::Name(name) => {
                 if let Some(symbol) = self.symbol(body, name) {
                     return match symbol {
-                        Symbol::Register { reg, .. } => Ok(reg),
+                        Symbol::Register { reg, bits } if (bits == 128) == (ty.bits == 128) => {
+                            Ok(reg)
+                        }
+                        Symbol::Register { bits, .. } => Err(format!(
+                            "`{name}` has {bits} bits where {} are wanted",
+                            ty.bits
+                        )),
                         other => self.address_constant(body, &other, 0, ty),
                     };
                 }
@@ -249,8 +257,12 @@ impl Decoder<'_> {
                 }
             }
             Operand::Name(name) => match self.symbol(body, name) {
-                Some(Symbol::Register { reg, .. }) => Ok(reg),
-                _ => Err(format!("`{name}` is no data register in scope")),
+                Some(Symbol::Register { reg, bits }) if (bits == 128) == (ty.bits == 128) => {
+                    Ok(reg)
+                }
+                _ => Err(format!(
+                    "`{name}` is no data register of this width in scope"
+                )),
             },
             _ => Err(format!("`{}` cannot be written", show(operand))),
         }
@@ -271,6 +283,29 @@ impl Decoder<'_> {
             ));
         }
         Ok(reg.slot)
+    }
+
+    /// The second register of one of 128 bits, whose first is `lower`.
+    pub(super) fn upper_half(
+        &mut self,
+        body: &Body,
+        operand: &Operand,
+        lower: Reg,
+    ) -> Result<Reg, String> {
+        match operand {
+            Operand::Name(name)
+                if matches!(
+                    self.symbol(body, name),
+                    Some(Symbol::Register { bits: 128, .. })
+                ) =>
+            {
+                Ok(Reg {
+                    slot: lower.slot + 1,
+                    wide: true,
+                })
+            }
+            _ => Err(format!("`{}` is no register of 128 bits", show(operand))),
+        }
     }
 
     /// `{!}p`, or the immediates 0 and 1.

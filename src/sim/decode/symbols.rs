@@ -65,7 +65,7 @@ impl Scope {
             Some(match first {
                 Symbol::Register { reg, bits } => Symbol::Register {
                     reg: Reg {
-                        slot: reg.slot + number as Slot,
+                        slot: reg.slot + number as Slot * slots(*bits),
                         wide: reg.wide,
                     },
                     bits: *bits,
@@ -151,24 +151,23 @@ impl FrameLayout {
             ".b16" | ".u16" | ".s16" | ".f16" | ".bf16" => 16,
             ".b32" | ".u32" | ".s32" | ".f32" | ".f16x2" | ".bf16x2" | ".tf32" => 32,
             ".b64" | ".u64" | ".s64" | ".f64" => 64,
+            ".b128" => 128,
             other => {
                 return Err(format!(
                     "the simulator does not know registers of type `{other}`"
                 ));
             }
         };
-        let wide = bits == 64;
+        let wide = bits >= 64;
         let count = if wide {
             &mut self.wide
         } else {
             &mut self.narrow
         };
-        *count += 1;
+        let slot = *count as Slot;
+        *count += usize::from(slots(bits));
         Ok(Symbol::Register {
-            reg: Reg {
-                slot: (*count - 1) as Slot,
-                wide,
-            },
+            reg: Reg { slot, wide },
             bits,
         })
     }
@@ -178,6 +177,11 @@ impl FrameLayout {
         self.stack = offset + bytes;
         offset
     }
+}
+
+/// Slots that a register takes in its file.
+fn slots(bits: u8) -> Slot {
+    if bits == 128 { 2 } else { 1 }
 }
 
 pub(super) fn align_up(value: u64, align: u64) -> u64 {

@@ -18,7 +18,7 @@ pub(crate) fn convert(cvt: &Cvt, a: u64) -> u64 {
 /// What the host converts exactly as the GPU does.
 #[inline]
 fn native_conversion(cvt: &Cvt, a: u64) -> Option<u64> {
-    if cvt.sat || cvt.relu || cvt.ftz {
+    if cvt.sat || cvt.relu || cvt.ftz || cvt.finite {
         return None;
     }
     let single = f32::from_bits(a as u32);
@@ -109,7 +109,7 @@ fn exact_conversion(cvt: &Cvt, a: u64) -> u64 {
             if format.is_nan(a) {
                 // 64-bit conversions, and those from doubles, give the sign bit alone; the rest give zero.
                 return if bits == 64 || format == Format::F64 {
-                    mask(1u64 << (bits.max(32) - 1), bits)
+                    1u64 << (bits - 1)
                 } else {
                     0
                 };
@@ -142,6 +142,9 @@ fn exact_conversion(cvt: &Cvt, a: u64) -> u64 {
                 out
             };
             let out = if cvt.sat { to.saturate(out) } else { out };
+            let infinite = out & !to.sign() == to.exponent_mask();
+            // The bits below infinity's are those of the greatest finite value.
+            let out = if cvt.finite && infinite { out - 1 } else { out };
             if cvt.relu && out & to.sign() != 0 && !to.is_nan(out) {
                 0
             } else {

@@ -216,6 +216,20 @@ pub(crate) fn binary(format: Format, op: FloatOp, rounding: Rounding, a: u64, b:
         FloatOp::Min | FloatOp::Max | FloatOp::MinNan | FloatOp::MaxNan => {
             return extremum(format, op, a, b);
         }
+        FloatOp::MinXorsign | FloatOp::MaxXorsign => {
+            let plain = if op == FloatOp::MinXorsign {
+                FloatOp::Min
+            } else {
+                FloatOp::Max
+            };
+            let sign = format.sign();
+            let magnitude = extremum(format, plain, a & !sign, b & !sign);
+            return if format.is_nan(magnitude) {
+                magnitude
+            } else {
+                magnitude | (a ^ b) & sign
+            };
+        }
         FloatOp::Add | FloatOp::Sub | FloatOp::Mul | FloatOp::Div => {}
     }
     if format == Format::F64 && (format.is_nan(a) || format.is_nan(b)) {
@@ -233,7 +247,13 @@ pub(crate) fn binary(format: Format, op: FloatOp, rounding: Rounding, a: u64, b:
             FloatOp::Add => a.add_r(b, mode),
             FloatOp::Sub => a.sub_r(b, mode),
             FloatOp::Mul => a.mul_r(b, mode),
-            FloatOp::Div | FloatOp::Min | FloatOp::Max | FloatOp::MinNan | FloatOp::MaxNan => a.div_r(b, mode),
+            FloatOp::Div
+            | FloatOp::Min
+            | FloatOp::Max
+            | FloatOp::MinNan
+            | FloatOp::MaxNan
+            | FloatOp::MinXorsign
+            | FloatOp::MaxXorsign => a.div_r(b, mode),
         }
         .value;
         if result.is_nan() { None } else { Some(result.to_bits() as u64) }
@@ -251,7 +271,12 @@ fn native(format: Format, op: FloatOp, a: u64, b: u64) -> Option<u64> {
                 FloatOp::Sub => a - b,
                 FloatOp::Mul => a * b,
                 FloatOp::Div => a / b,
-                FloatOp::Min | FloatOp::Max | FloatOp::MinNan | FloatOp::MaxNan => return None,
+                FloatOp::Min
+                | FloatOp::Max
+                | FloatOp::MinNan
+                | FloatOp::MaxNan
+                | FloatOp::MinXorsign
+                | FloatOp::MaxXorsign => return None,
             };
             Some(if r.is_nan() {
                 format.nan()
@@ -266,7 +291,12 @@ fn native(format: Format, op: FloatOp, a: u64, b: u64) -> Option<u64> {
                 FloatOp::Sub => a - b,
                 FloatOp::Mul => a * b,
                 FloatOp::Div => a / b,
-                FloatOp::Min | FloatOp::Max | FloatOp::MinNan | FloatOp::MaxNan => return None,
+                FloatOp::Min
+                | FloatOp::Max
+                | FloatOp::MinNan
+                | FloatOp::MaxNan
+                | FloatOp::MinXorsign
+                | FloatOp::MaxXorsign => return None,
             };
             Some(if r.is_nan() {
                 format.invalid()
@@ -327,8 +357,10 @@ pub(crate) fn fused(format: Format, rounding: Rounding, a: u64, b: u64, c: u64) 
 /// an ULP, better than the hardware's approximations.
 pub(crate) fn unary(format: Format, op: FloatUnary, rounding: Rounding, a: u64) -> u64 {
     match op {
-        // On f32 and f64 these are additions: NaNs come out as those do.
-        FloatUnary::Neg | FloatUnary::Abs if format.is_nan(a) && format == Format::F32 => {
+        // On all but bf16 these are additions: NaNs come out as those do.
+        FloatUnary::Neg | FloatUnary::Abs
+            if format.is_nan(a) && matches!(format, Format::F16 | Format::F32) =>
+        {
             return format.nan();
         }
         FloatUnary::Neg | FloatUnary::Abs if format.is_nan(a) && format == Format::F64 => {

@@ -76,8 +76,9 @@ impl Small {
 }
 
 /// f32 to the nineteen bits that tf32 keeps, in place.
-pub(crate) fn to_tf32(bits: u32, rounding: Rounding, relu: bool) -> u32 {
+pub(crate) fn to_tf32(bits: u32, rounding: Rounding, relu: bool, finite: bool) -> u32 {
     const DROPPED: u32 = 13;
+    const INFINITE: u32 = 0x7f80_0000;
     if f32::from_bits(bits).is_nan() {
         // Half away from zero keeps what it can of a NaN; the others give the one whose kept bits are set.
         let kept = match rounding {
@@ -86,22 +87,33 @@ pub(crate) fn to_tf32(bits: u32, rounding: Rounding, relu: bool) -> u32 {
                 Format::F32.nan() as u32
             }
         };
-        return kept >> DROPPED << DROPPED;
+        let kept = kept >> DROPPED << DROPPED;
+        // The greatest finite value is made of an infinity by a subtraction that NaNs undergo too.
+        return match rounding {
+            Rounding::NearestAway if finite => kept - (1 << DROPPED),
+            _ => kept,
+        };
     }
     if relu && bits >> 31 != 0 {
         return 0;
     }
     let half = 1 << (DROPPED - 1);
     let magnitude = bits & 0x7fff_ffff;
-    if magnitude == 0x7f80_0000 {
-        return bits;
+    if magnitude == INFINITE {
+        return if finite { bits - (1 << DROPPED) } else { bits };
     }
     let rounded = match rounding {
         Rounding::NearestAway => magnitude + half,
         Rounding::NearestEven => magnitude + half - 1 + (magnitude >> DROPPED & 1),
         Rounding::Zero | Rounding::Down | Rounding::Up => magnitude,
     };
-    bits & 0x8000_0000 | rounded >> DROPPED << DROPPED
+    let kept = rounded >> DROPPED << DROPPED;
+    let kept = if finite {
+        kept.min(INFINITE - (1 << DROPPED))
+    } else {
+        kept
+    };
+    bits & 0x8000_0000 | kept
 }
 
 #[cfg(test)]

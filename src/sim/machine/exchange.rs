@@ -43,6 +43,18 @@ pub(super) fn shfl(regs: &mut Regs<'_>, mask: u32, op: &Shfl) {
     }
 }
 
+/// `movmatrix`: lane 4r + c/2 holds columns c and c + 1 of row r.
+pub(super) fn transpose(regs: &mut Regs<'_>, mask: u32, dst: Slot, a: Slot) {
+    let from = regs.n(a);
+    let element =
+        |row: usize, column: usize| from[4 * row + column / 2] >> (16 * (column % 2)) & 0xffff;
+    let out = std::array::from_fn(|lane| {
+        let (row, column) = (lane / 4, 2 * (lane % 4));
+        element(column, row) | element(column + 1, row) << 16
+    });
+    regs.set_n(mask, dst, &out);
+}
+
 /// `vote` over the active lanes.
 pub(super) fn vote(regs: &mut Regs<'_>, mask: u32, mode: VoteMode, dst: Slot, bits: u32) {
     let yes = bits & mask;

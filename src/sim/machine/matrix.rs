@@ -16,8 +16,9 @@ const DEPTH: usize = 32;
 pub(super) fn mma(regs: &mut Regs<'_>, mask: u32, op: &Mma, arch: Arch) {
     let (mut by_rows, mut by_depth) = ([[0.0; DEPTH]; ROWS], [[0.0; COLUMNS]; DEPTH]);
     for (part, &slot) in op.a.iter().enumerate() {
-        elements(op.a_type, &regs.n(slot), part / 2, |lane, k, value| {
-            by_rows[lane / 4 + 8 * (part % 2)][k] = value;
+        let (quarter, half) = (part / op.halves(), part % op.halves());
+        elements(op.a_type, &regs.n(slot), quarter, |lane, k, value| {
+            by_rows[lane / 4 + 8 * half][k] = value;
         });
     }
     for (part, &slot) in op.b.iter().enumerate() {

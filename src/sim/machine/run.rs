@@ -247,6 +247,7 @@ impl Block {
             | Op::Redux { members, .. }
             | Op::Mma { members, .. }
             | Op::MmaDouble { members, .. }
+            | Op::Transpose { members, .. }
             | Op::Elect { members, .. }
             | Op::WarpSync { members } => {
                 let lane = exec.trailing_zeros() as usize;
@@ -393,6 +394,7 @@ impl Block {
             &Op::Redux {
                 op, signed, dst, a, ..
             } => exchange::redux(&mut regs, exec, op, signed, dst, a),
+            &Op::Transpose { dst, a, .. } => exchange::transpose(&mut regs, exec, dst, a),
             Op::Mma { product, .. } => matrix::mma(&mut regs, exec, product, env.arch),
             Op::MmaDouble { product, .. } => matrix::mma_double(&mut regs, exec, product),
             &Op::Elect {

@@ -101,6 +101,27 @@ pub(crate) enum Alu {
         c: Slot,
         d: Slot,
     },
+    /// Sums, least and greatest of 16-bit integers side by side, and of 32-bit ones cut off below zero.
+    Beside {
+        /// 1 or 2.
+        parts: u8,
+        op: IntOp,
+        signed: bool,
+        /// Results below zero become zero.
+        relu: bool,
+        dst: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    /// `bmsk`: ones from bit `a` on, `b` of them. `szext`: the lower `b` bits of `a` extended.
+    Mask {
+        extends: bool,
+        signed: bool,
+        clamp: bool,
+        dst: Slot,
+        a: Slot,
+        b: Slot,
+    },
     Fns {
         dst: Slot,
         mask: Slot,
@@ -235,12 +256,31 @@ pub(crate) enum Alu {
         a: Slot,
         b: Slot,
     },
-    /// All ones (or 1.0) where true.
+    /// Of 16-bit floats side by side: the lower pair to the first predicate.
+    SetpPacked {
+        format: Format,
+        ftz: bool,
+        compare: Compare,
+        dst: [Slot; 2],
+        a: Slot,
+        b: Slot,
+    },
+    /// Of 16-bit floats side by side: `truth` in each half where true.
+    SetPacked {
+        format: Format,
+        ftz: bool,
+        compare: Compare,
+        truth: u16,
+        dst: Slot,
+        a: Slot,
+        b: Slot,
+    },
+    /// `truth` (all ones, or 1.0) where true.
     Set {
         ty: CompareType,
         compare: Compare,
         combine: Option<(Combine, Pred)>,
-        float: bool,
+        truth: u32,
         dst: Slot,
         a: Slot,
         b: Slot,
@@ -279,6 +319,11 @@ pub(crate) enum Alu {
     Move64 {
         dst: Slot,
         a: Slot,
+    },
+    /// Between the halves of 128-bit registers: to, from.
+    Move128 {
+        lower: [Slot; 2],
+        upper: [Slot; 2],
     },
     Pack {
         dst: Reg,
@@ -319,6 +364,8 @@ pub(crate) enum Alu {
     ToTf32 {
         rounding: Rounding,
         relu: bool,
+        /// What overflows becomes the greatest finite value.
+        finite: bool,
         dst: Slot,
         a: Slot,
     },
@@ -431,6 +478,9 @@ pub(crate) enum FloatOp {
     /// `.NaN` variants: a NaN operand gives NaN.
     MinNan,
     MaxNan,
+    /// Of the magnitudes; the sign is that of the product.
+    MinXorsign,
+    MaxXorsign,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -515,6 +565,8 @@ pub(crate) struct Cvt {
     pub ftz: bool,
     pub sat: bool,
     pub relu: bool,
+    /// What overflows becomes the greatest finite value.
+    pub finite: bool,
 }
 
 /// A bit-field copy between slots: pack, unpack and width changes of `mov`.

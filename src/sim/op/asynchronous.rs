@@ -64,7 +64,7 @@ pub(crate) enum AsyncOp {
     ClusterWait,
 }
 
-/// `st.async`: registers of each lane to shared memory of the cluster, told to an mbarrier beside it.
+/// `st.async`, `red.async`: registers of each lane to shared memory of the cluster, told to an mbarrier beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Send {
     pub dst: SharedPlace,
@@ -72,12 +72,20 @@ pub(crate) struct Send {
     /// Of each register.
     pub bytes: u8,
     pub regs: Vec<Reg>,
+    /// Of `red.async`.
+    pub reduce: Option<(AtomOp, super::AtomType)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mbarrier {
     pub place: SharedPlace,
     pub action: MbarrierAction,
+}
+
+impl Mbarrier {
+    /// Where a token holds the arrivals that its phase still wanted: the first bit, and how many. The phase's
+    /// number is below.
+    pub(crate) const PENDING: (u8, u8) = (40, 20);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,8 +100,10 @@ pub(crate) enum MbarrierAction {
         expects: Option<Slot>,
         /// Gets the phase's token.
         state: Option<Slot>,
-        /// Later phases count one arrival less.
+        /// Later phases count so many arrivals less.
         drops: bool,
+        /// `.noComplete`: the arrival must not be the phase's last.
+        never_last: bool,
     },
     Expect {
         bytes: Slot,

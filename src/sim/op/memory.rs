@@ -66,7 +66,8 @@ pub(crate) enum AtomOp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtomType {
     Int {
-        wide: bool,
+        /// 16, 32 or 64.
+        bits: u8,
         signed: bool,
     },
     Float(Format),
@@ -80,11 +81,10 @@ pub(crate) struct Atom {
     pub address: Address,
     pub op: AtomOp,
     pub ty: AtomType,
-    /// Absent for `red`.
-    pub dst: Option<Reg>,
-    pub value: Reg,
-    /// The further values of a vector, each for the place behind the one before it.
-    pub further: Vec<Reg>,
-    /// The new value of `cas` (then `value` is what it compares with).
-    pub swap: Option<Reg>,
+    /// Empty for `red`, else one for each value.
+    pub dst: Vec<Reg>,
+    /// Of a vector, or of 128 bits: each for the place behind the one before it.
+    pub values: Vec<Reg>,
+    /// The new values of `cas` (then `values` are what it compares with), else empty.
+    pub swap: Vec<Reg>,
 }

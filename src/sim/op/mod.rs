@@ -99,6 +99,12 @@ pub(crate) enum Op {
         product: Box<MmaDouble>,
         members: Slot,
     },
+    /// `movmatrix`: an 8 × 8 matrix of 16-bit elements, two a lane by rows, on its side.
+    Transpose {
+        dst: Slot,
+        a: Slot,
+        members: Slot,
+    },
     Elect {
         leader: Slot,
         elected: Slot,

@@ -29,7 +29,7 @@ pub(crate) enum ReduxOp {
     Xor,
 }
 
-/// `mma.sync` of 16 rows and 8 columns.
+/// `mma.sync` of 16 rows, or 8, and 8 columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mma {
     pub a_type: Operands,
@@ -38,9 +38,9 @@ pub(crate) struct Mma {
     pub d_type: Sums,
     /// Integer sums clamp instead of wrapping.
     pub saturates: bool,
-    /// 16 × 8, two elements in each row pair.
+    /// Rows × 8, two elements in each row pair.
     pub d: Vec<Slot>,
-    /// 16 × depth by rows.
+    /// Rows × depth by rows.
     pub a: Vec<Slot>,
     /// Depth × 8 by columns.
     pub b: Vec<Slot>,
@@ -56,9 +56,14 @@ impl Mma {
         self.b.len() * 16 / self.b_type.bytes()
     }
 
+    /// Eights of rows.
+    pub(crate) fn halves(&self) -> usize {
+        self.a.len() / self.b.len()
+    }
+
     /// Multiplications and additions of one execution by a warp.
     pub(crate) fn flops(&self) -> f64 {
-        2.0 * 16.0 * 8.0 * self.depth() as f64
+        2.0 * (8 * self.halves() * 8 * self.depth()) as f64
     }
 }
 

@@ -10,6 +10,9 @@ use crate::sim::op::{Alu, CarryOp, Combine, FloatOp, FloatUnary, IntOp, IntUnary
 impl Decoder<'_> {
     pub(super) fn binary(&mut self, body: &mut Body, p: Parts) -> Decoded {
         let opcode = p.instruction.opcode.as_str();
+        if p.any(&["u16x2", "s16x2"]) || p.has("relu") && p.any(&["s32"]) {
+            return self.beside(body, p);
+        }
         let ty = p.ty()?;
         if p.has("cc") {
             return self.carry(body, p, false);
@@ -33,10 +36,13 @@ impl Decoder<'_> {
                 Ok(Op::Alu(Alu::PredLogic { op, dst, a, b }))
             }
             Kind::Float(format) | Kind::Packed(format) => {
-                if p.any(&["xorsign", "abs", "relu"]) {
+                let signs = p.has("xorsign") && p.has("abs");
+                if p.has("relu") || p.any(&["xorsign", "abs"]) && (!signs || p.has("NaN")) {
                     return Err(p.unknown());
                 }
                 let op = match (opcode, p.has("NaN")) {
+                    ("min", _) if signs => FloatOp::MinXorsign,
+                    ("max", _) if signs => FloatOp::MaxXorsign,
                     ("add", _) => FloatOp::Add,
                     ("sub", _) => FloatOp::Sub,
                     ("mul", _) => FloatOp::Mul,
@@ -77,6 +83,27 @@ impl Decoder<'_> {
             }
             Kind::Bits | Kind::Unsigned | Kind::Signed => self.integer(body, p, ty),
         }
+    }
+
+    /// 16-bit integers side by side; and what cuts 32-bit ones off below zero.
+    fn beside(&mut self, body: &mut Body, p: Parts) -> Decoded {
+        let parts = if p.any(&["u16x2", "s16x2"]) { 2 } else { 1 };
+        let op = match p.instruction.opcode.as_str() {
+            "add" if parts == 2 && !p.any(&["sat", "cc"]) => IntOp::Add,
+            "min" => IntOp::Min,
+            "max" => IntOp::Max,
+            _ => return Err(p.unknown()),
+        };
+        let [dst, a, b] = self.three(body, p, Ty::B32)?;
+        Ok(Op::Alu(Alu::Beside {
+            parts,
+            op,
+            signed: p.any(&["s16x2", "s32"]),
+            relu: p.has("relu"),
+            dst,
+            a,
+            b,
+        }))
     }
 
     pub(super) fn carry(&mut self, body: &mut Body, p: Parts, carry_in: bool) -> Decoded {

@@ -1,13 +1,14 @@
 //! Mbarriers, asynchronous copies and what else goes on beside a warp.
 
-use super::super::operand::{Kind, Ty};
+use super::super::operand::Ty;
 use super::super::{Body, Decoder};
 use super::Decoded;
+use super::memory::atom_type;
 use super::parts::Parts;
 use crate::ptx::ir::{Immediate, Operand};
 use crate::sim::op::{
-    AsyncOp, AtomOp, AtomType, BulkLoad, BulkPlace, BulkReduce, BulkStore, Copy, Mbarrier,
-    MbarrierAction, Op, PhaseOf, Send, SharedPlace, Slot, SourcePlace, Space,
+    Alu, AsyncOp, AtomOp, AtomType, BulkLoad, BulkPlace, BulkReduce, BulkStore, Copy, Mbarrier,
+    MbarrierAction, Op, PhaseOf, Piece, Reg, Send, SharedPlace, Slot, SourcePlace, Space,
 };
 
 impl Decoder<'_> {
@@ -37,7 +38,18 @@ impl Decoder<'_> {
                     bytes: self.src(body, p.operand(1)?, Ty::B32)?,
                 },
             ),
-            "arrive" | "arrive_drop" if !p.has("noComplete") => {
+            // A token holds the count in a field of its own.
+            "pending_count" => {
+                let (shift, bits) = Mbarrier::PENDING;
+                let reg = Reg {
+                    slot: self.dst(body, p.operand(0)?, Ty::B32)?,
+                    wide: false,
+                };
+                let src = self.src_any(body, p.operand(1)?, Ty::B64)?;
+                let parts = vec![Piece { reg, shift, bits }];
+                return Ok(Op::Alu(Alu::Unpack { src, parts }));
+            }
+            "arrive" | "arrive_drop" => {
                 // Without a token the first operand is the address.
                 let named = !matches!(p.operand(0)?, Operand::Address(_));
                 let state = match p.operand(0)? {
@@ -58,6 +70,7 @@ impl Decoder<'_> {
                         expects: value.filter(|_| expects),
                         state,
                         drops: verb == "arrive_drop",
+                        never_last: p.has("noComplete"),
                     },
                 )
             }
@@ -248,16 +261,7 @@ impl Decoder<'_> {
             .ok_or_else(|| p.unknown())?;
         let ty = match p.types().last() {
             None => None,
-            Some(ty) => Some(match ty.kind {
-                Kind::Float(format) => AtomType::Float(format),
-                Kind::Bits | Kind::Unsigned | Kind::Signed if ty.bits >= 32 => AtomType::Int {
-                    wide: ty.wide(),
-                    signed: ty.signed(),
-                },
-                Kind::Bits | Kind::Unsigned | Kind::Signed | Kind::Packed(_) | Kind::Predicate => {
-                    return Err(p.unknown());
-                }
-            }),
+            Some(ty) => Some(atom_type(ty).ok_or_else(|| p.unknown())?),
         };
         Ok(BulkReduce { op, ty })
     }
@@ -317,12 +321,23 @@ impl Decoder<'_> {
 
     /// `st.async`
     pub(super) fn send(&mut self, body: &mut Body, p: Parts) -> Decoded {
+        self.sent(body, p, None)
+    }
+
+    /// `red.async`
+    pub(super) fn send_reduction(&mut self, body: &mut Body, p: Parts, op: AtomOp) -> Decoded {
+        let ty = atom_type(p.ty()?).ok_or_else(|| p.unknown())?;
+        self.sent(body, p, Some((op, ty)))
+    }
+
+    fn sent(&mut self, body: &mut Body, p: Parts, reduce: Option<(AtomOp, AtomType)>) -> Decoded {
         let ty = p.ty()?;
         let values = match p.operand(1)? {
             Operand::Vector(items) => items.as_slice(),
             other => std::slice::from_ref(other),
         };
         if ty.bits < 32
+            || ty.bits > 64
             || !p.has("mbarrier::complete_tx::bytes")
             || !matches!(values.len(), 1 | 2 | 4)
         {
@@ -338,6 +353,7 @@ impl Decoder<'_> {
             mbarrier: self.shared_place(body, p.operand(2)?, Space::Shared)?,
             bytes: ty.bits / 8,
             regs,
+            reduce,
         })))
     }
 

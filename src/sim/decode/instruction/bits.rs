@@ -132,4 +132,22 @@ impl Decoder<'_> {
             c,
         }))
     }
+
+    /// `bmsk`, `szext`
+    pub(super) fn bit_mask(&mut self, body: &mut Body, p: Parts) -> Decoded {
+        let clamp = p.has("clamp");
+        if !clamp && !p.has("wrap") {
+            return Err(p.unknown());
+        }
+        let ty = p.ty()?;
+        let [dst, a, b] = self.three(body, p, ty)?;
+        Ok(Op::Alu(Alu::Mask {
+            extends: p.instruction.opcode == "szext",
+            signed: ty.signed(),
+            clamp,
+            dst,
+            a,
+            b,
+        }))
+    }
 }

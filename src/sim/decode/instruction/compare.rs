@@ -4,6 +4,7 @@ use super::super::operand::{Kind, Ty};
 use super::super::{Body, Decoder};
 use super::Decoded;
 use super::parts::Parts;
+use crate::ptx::ir::Operand;
 use crate::sim::float::Format;
 use crate::sim::op::{Alu, Combine, FloatTest, Op, Pred};
 
@@ -41,6 +42,21 @@ impl Decoder<'_> {
 
     pub(super) fn setp(&mut self, body: &mut Body, p: Parts) -> Decoded {
         let ty = p.ty()?;
+        if let Kind::Packed(format) = ty.kind {
+            let (lower, upper) = self.pair(p.operand(0)?);
+            let upper = upper.unwrap_or(&Operand::Sink);
+            if p.combine().is_some() {
+                return Err(p.unknown());
+            }
+            return Ok(Op::Alu(Alu::SetpPacked {
+                format,
+                ftz: p.has("ftz"),
+                compare: p.compare()?,
+                dst: [self.dst_pred(body, lower)?, self.dst_pred(body, upper)?],
+                a: self.src(body, p.operand(1)?, ty)?,
+                b: self.src(body, p.operand(2)?, ty)?,
+            }));
+        }
         let compare_type = p.compare_type(ty)?;
         let (first, second) = self.pair(p.operand(0)?);
         let dst = self.dst_pred(body, first)?;
@@ -69,17 +85,33 @@ impl Decoder<'_> {
         let (Some(to), Some(from)) = (types.next(), types.next()) else {
             return Err(p.unknown());
         };
-        let float = match to {
-            Ty {
-                kind: Kind::Float(Format::F32),
-                ..
-            } => true,
-            Ty {
-                kind: Kind::Unsigned | Kind::Signed,
-                bits: 32,
-            } => false,
+        let truth = match (to.kind, to.bits) {
+            (Kind::Float(Format::F32), _) => 1f32.to_bits(),
+            (Kind::Float(Format::F16) | Kind::Packed(Format::F16), _) => {
+                u32::from(half::f16::ONE.to_bits())
+            }
+            (Kind::Float(Format::Bf16) | Kind::Packed(Format::Bf16), _) => {
+                u32::from(half::bf16::ONE.to_bits())
+            }
+            (Kind::Unsigned | Kind::Signed, 16 | 32) => u32::MAX >> (32 - to.bits),
             _ => return Err(p.unknown()),
         };
+        if let Kind::Packed(format) = from.kind {
+            let packed = matches!(to.kind, Kind::Packed(_) | Kind::Unsigned | Kind::Signed);
+            if p.combine().is_some() || !packed || to.bits != 32 {
+                return Err(p.unknown());
+            }
+            let [dst, a, b] = self.three(body, p, from)?;
+            return Ok(Op::Alu(Alu::SetPacked {
+                format,
+                ftz: p.has("ftz"),
+                compare: p.compare()?,
+                truth: truth as u16,
+                dst,
+                a,
+                b,
+            }));
+        }
         let dst = self.dst(body, p.operand(0)?, Ty::B32)?;
         let (a, b) = (
             self.src(body, p.operand(1)?, from)?,
@@ -90,7 +122,7 @@ impl Decoder<'_> {
             ty: p.compare_type(from)?,
             compare: p.compare()?,
             combine,
-            float,
+            truth,
             dst,
             a,
             b,

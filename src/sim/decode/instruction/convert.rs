@@ -1,13 +1,13 @@
 //! Moves, conversions between types, and of addresses between state spaces.
 
-use super::super::operand::{Kind, Ty};
+use super::super::operand::{Kind, Ty, show};
 use super::super::symbols::Symbol;
 use super::super::{Body, Decoder};
 use super::Decoded;
 use super::parts::Parts;
 use crate::ptx::ir::Operand;
 use crate::sim::float::Small;
-use crate::sim::op::{Alu, Clock, Cvt, CvtType, Op, Piece, Reg};
+use crate::sim::op::{Alu, Clock, Cvt, CvtType, Op, Piece, Reg, Slot};
 
 impl Decoder<'_> {
     pub(super) fn mov(&mut self, body: &mut Body, p: Parts) -> Decoded {
@@ -18,6 +18,16 @@ impl Decoder<'_> {
             return Ok(Op::Alu(Alu::PredMove {
                 dst,
                 a: self.pred(body, from)?,
+            }));
+        }
+        if ty.bits == 128 {
+            let (to, from) = (
+                self.halves(body, to, Self::dst_any)?,
+                self.halves(body, from, Self::src_any)?,
+            );
+            return Ok(Op::Alu(Alu::Move128 {
+                lower: [to[0], from[0]],
+                upper: [to[1], from[1]],
             }));
         }
         match (to, from) {
@@ -64,6 +74,26 @@ impl Decoder<'_> {
         }
     }
 
+    /// The two 64-bit registers that a 128-bit one, or a vector, stands for.
+    fn halves(
+        &mut self,
+        body: &mut Body,
+        operand: &Operand,
+        register: fn(&mut Self, &mut Body, &Operand, Ty) -> Result<Reg, String>,
+    ) -> Result<[Slot; 2], String> {
+        let ty = match operand {
+            Operand::Vector(_) => Ty::B64,
+            _ => Ty {
+                bits: 128,
+                ..Ty::B64
+            },
+        };
+        match self.elements(body, operand, ty, register)?.as_slice() {
+            [lower, upper] if lower.wide && upper.wide => Ok([lower.slot, upper.slot]),
+            _ => Err(format!("`{}` is not of 128 bits", show(operand))),
+        }
+    }
+
     /// The items of a vector as equal parts of a register of type `whole`, the lowest bits first; `register`
     /// reads or writes each.
     fn pieces(
@@ -100,7 +130,7 @@ impl Decoder<'_> {
         let &[to, from] = types.as_slice() else {
             return Err(p.unknown());
         };
-        if p.any(&["satfinite", "rs"]) || p.instruction.modifiers.iter().any(|m| unknown_float(m)) {
+        if p.has("rs") || p.instruction.modifiers.iter().any(|m| unknown_float(m)) {
             return Err(p.unknown());
         }
         let side = |ty: Ty| -> Result<CvtType, String> {
@@ -121,6 +151,7 @@ impl Decoder<'_> {
             ftz: p.has("ftz"),
             sat: p.has("sat"),
             relu: p.has("relu"),
+            finite: p.has("satfinite"),
         };
         if matches!(to.kind, Kind::Packed(_)) {
             let dst = self.dst(body, p.operand(0)?, to)?;
@@ -213,9 +244,10 @@ impl Decoder<'_> {
                     a: self.src(body, p.operand(1)?, Ty::B32)?,
                 }
             }
-            ("tf32", "f32") if !p.has("satfinite") => Alu::ToTf32 {
+            ("tf32", "f32") => Alu::ToTf32 {
                 rounding: p.rounding().ok_or_else(|| p.unknown())?,
                 relu,
+                finite: p.has("satfinite"),
                 dst: self.dst(body, p.operand(0)?, Ty::B32)?,
                 a: self.src(body, p.operand(1)?, Ty::B32)?,
             },

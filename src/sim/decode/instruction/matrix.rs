@@ -27,7 +27,7 @@ impl Decoder<'_> {
         Ok(Op::Async(Box::new(op)))
     }
 
-    /// `mma.sync` of 16 rows and 8 columns.
+    /// `mma.sync` of 16 rows, or 8, and 8 columns.
     pub(super) fn mma(&mut self, body: &mut Body, p: Parts) -> Decoded {
         if p.has("f64") {
             return self.mma_double(body, p);
@@ -57,11 +57,15 @@ impl Decoder<'_> {
         let (Some(d_type), Some(c_type)) = (sums(d_type), sums(c_type)) else {
             return Err(p.unknown());
         };
-        let depth: usize = (shape.strip_prefix("m16n8k"))
-            .and_then(|depth| depth.parse().ok())
-            .ok_or_else(|| p.unknown())?;
-        let rows = depth * a_type.bytes() / 16;
         let integers = |ty| matches!(ty, Operands::S8 | Operands::U8);
+        // Eight rows: of integers only.
+        let (halves, depth) = match (shape.strip_prefix("m16n8k"), *shape) {
+            (Some(depth), _) => (2, depth.parse().map_err(|_| p.unknown())?),
+            (None, "m8n8k16") if integers(a_type) => (1, 16),
+            (None, _) => return Err(p.unknown()),
+        };
+        let depth: usize = depth;
+        let rows = depth * a_type.bytes() / 16;
         let known = matches!(rows, 1 | 2)
             && depth * a_type.bytes() == 16 * rows
             && (a_type == b_type
@@ -76,7 +80,7 @@ impl Decoder<'_> {
         if !known {
             return Err(p.unknown());
         }
-        let parts = |ty| if ty == Sums::F16 { 2 } else { 4 };
+        let parts = |ty| halves * if ty == Sums::F16 { 1 } else { 2 };
         Ok(Op::Mma {
             product: Box::new(Mma {
                 a_type,
@@ -85,7 +89,7 @@ impl Decoder<'_> {
                 d_type,
                 saturates,
                 d: self.registers_of(body, p, 0, parts(d_type), Ty::B32)?,
-                a: self.registers_of(body, p, 1, 2 * rows, Ty::B32)?,
+                a: self.registers_of(body, p, 1, halves * rows, Ty::B32)?,
                 b: self.registers_of(body, p, 2, rows, Ty::B32)?,
                 c: self.registers_of(body, p, 3, parts(c_type), Ty::B32)?,
             }),
@@ -257,6 +261,18 @@ impl Decoder<'_> {
             negate_b,
             transpose_a,
             transpose_b,
+        })
+    }
+
+    /// `movmatrix`
+    pub(super) fn transpose(&mut self, body: &mut Body, p: Parts) -> Decoded {
+        if !p.has("m8n8") || !p.has("trans") || !p.has("b16") {
+            return Err(p.unknown());
+        }
+        Ok(Op::Transpose {
+            dst: self.dst(body, p.operand(0)?, Ty::B32)?,
+            a: self.src(body, p.operand(1)?, Ty::B32)?,
+            members: self.constant(body, u64::from(u32::MAX), Ty::B32).slot,
         })
     }
 

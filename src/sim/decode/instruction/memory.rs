@@ -1,11 +1,10 @@
 //! Loads, stores and atomics.
 
-use super::super::operand::{AddressOf, Kind};
+use super::super::operand::{AddressOf, Kind, Ty};
 use super::super::{Body, Decoder};
 use super::Decoded;
 use super::parts::Parts;
 use crate::ptx::ir::Operand;
-use crate::sim::float::Format;
 use crate::sim::op::{Access, Atom, AtomOp, AtomType, Op, Reg, Space};
 
 impl Decoder<'_> {
@@ -54,43 +53,32 @@ impl Decoder<'_> {
                 })
             })
             .ok_or_else(|| p.unknown())?;
+        if p.has("async") {
+            return self.send_reduction(body, p, op);
+        }
         let ty = p.ty()?;
-        let kind = match ty.kind {
-            Kind::Float(format) => AtomType::Float(format),
-            Kind::Packed(format) => AtomType::Pair(format),
-            Kind::Bits | Kind::Unsigned | Kind::Signed if ty.bits >= 32 => AtomType::Int {
-                wide: ty.wide(),
-                signed: ty.signed(),
-            },
-            Kind::Bits | Kind::Unsigned | Kind::Signed | Kind::Predicate => {
-                return Err(p.unknown());
-            }
+        let vector = p.any(&["v2", "v4", "v8"]);
+        let kind = atom_type(ty).ok_or_else(|| p.unknown())?;
+        let known = match (op, ty.bits) {
+            (AtomOp::Cas, _) => !vector,
+            (AtomOp::Exch, 32..) => !vector,
+            (AtomOp::Add | AtomOp::Min | AtomOp::Max, 16) => matches!(kind, AtomType::Float(_)),
+            (_, 32 | 64) => !vector || !matches!(kind, AtomType::Int { .. }),
+            _ => false,
         };
-        let returns = p.instruction.opcode == "atom";
-        let vector = p.any(&["v2", "v4"]);
-        let added = op == AtomOp::Add && kind == AtomType::Float(Format::F32);
-        if p.any(&["v8", "async"])
-            || vector && (returns || !added || !matches!(p.space(), Space::Global))
-        {
+        if !known || vector && !matches!(p.space(), Space::Global | Space::Generic) {
             return Err(p.unknown());
         }
+        let returns = p.instruction.opcode == "atom";
         let first = usize::from(returns);
         let dst = match (returns, p.operand(0)?) {
-            (false, _) | (true, Operand::Sink) => None,
-            (true, operand) => Some(self.dst_any(body, operand, ty)?),
+            (false, _) | (true, Operand::Sink) => Vec::new(),
+            (true, operand) => self.elements(body, operand, ty, Self::dst_any)?,
         };
         let (address, _) = self.address(body, p.operand(first)?)?;
-        let values = match p.operand(first + 1)? {
-            Operand::Vector(items) if vector => items.as_slice(),
-            other => std::slice::from_ref(other),
-        };
-        let mut regs = Vec::with_capacity(values.len());
-        for value in values {
-            regs.push(self.src_any(body, value, ty)?);
-        }
-        let value = regs.remove(0);
+        let values = self.elements(body, p.operand(first + 1)?, ty, Self::src_any)?;
         let swap = match op {
-            AtomOp::Cas => Some(self.src_any(body, p.operand(first + 2)?, ty)?),
+            AtomOp::Cas => self.elements(body, p.operand(first + 2)?, ty, Self::src_any)?,
             AtomOp::Add
             | AtomOp::Min
             | AtomOp::Max
@@ -99,18 +87,43 @@ impl Decoder<'_> {
             | AtomOp::And
             | AtomOp::Or
             | AtomOp::Xor
-            | AtomOp::Exch => None,
+            | AtomOp::Exch => Vec::new(),
         };
+        if !dst.is_empty() && dst.len() != values.len() {
+            return Err(p.unknown());
+        }
         Ok(Op::Atomic(Box::new(Atom {
             space: p.space(),
             address,
             op,
             ty: kind,
             dst,
-            value,
-            further: regs,
+            values,
             swap,
         })))
+    }
+
+    /// The registers of a vector, or of one value; of 128 bits, both halves.
+    pub(super) fn elements(
+        &mut self,
+        body: &mut Body,
+        operand: &Operand,
+        ty: Ty,
+        register: fn(&mut Self, &mut Body, &Operand, Ty) -> Result<Reg, String>,
+    ) -> Result<Vec<Reg>, String> {
+        let items = match operand {
+            Operand::Vector(items) => items.as_slice(),
+            other => std::slice::from_ref(other),
+        };
+        let mut regs = Vec::with_capacity(items.len());
+        for item in items {
+            let reg = register(self, body, item, ty)?;
+            regs.push(reg);
+            if ty.bits == 128 {
+                regs.push(self.upper_half(body, item, reg)?);
+            }
+        }
+        Ok(regs)
     }
 
     fn access(
@@ -132,9 +145,10 @@ impl Decoder<'_> {
             (space, _) => space,
         };
         let private = of == AddressOf::StackParam;
-        let list: &[Operand] = match values {
-            Operand::Vector(items) => items,
-            other => std::slice::from_ref(other),
+        let list = if load {
+            self.elements(body, values, ty, Self::dst_any)?
+        } else {
+            self.elements(body, values, ty, Self::src_any)?
         };
         if !matches!(list.len(), 1 | 2 | 4 | 8) {
             return Err(p.unknown());
@@ -143,22 +157,29 @@ impl Decoder<'_> {
             slot: 0,
             wide: false,
         }; 8];
-        for (reg, operand) in regs.iter_mut().zip(list) {
-            *reg = if load {
-                self.dst_any(body, operand, ty)?
-            } else {
-                self.src_any(body, operand, ty)?
-            };
-        }
+        regs[..list.len()].copy_from_slice(&list);
         Ok(Access {
             space,
             address,
-            bytes: ty.bits / 8,
+            bytes: ty.bits.min(64) / 8,
             count: list.len() as u8,
             signed: ty.signed(),
             strong: p.any(&["relaxed", "acquire", "release", "mmio"]),
             private,
             regs,
         })
+    }
+}
+
+/// What an atomic of this type works on; 128 bits are two values of 64.
+pub(super) fn atom_type(ty: Ty) -> Option<AtomType> {
+    match ty.kind {
+        Kind::Float(format) => Some(AtomType::Float(format)),
+        Kind::Packed(format) => Some(AtomType::Pair(format)),
+        Kind::Bits | Kind::Unsigned | Kind::Signed if ty.bits >= 16 => Some(AtomType::Int {
+            bits: ty.bits.min(64),
+            signed: ty.signed(),
+        }),
+        Kind::Bits | Kind::Unsigned | Kind::Signed | Kind::Predicate => None,
     }
 }

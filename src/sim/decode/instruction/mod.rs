@@ -56,6 +56,8 @@ impl Decoder<'_> {
             "vote" => self.vote(body, p),
             "match" => self.match_any(body, p),
             "mma" => self.mma(body, p),
+            "movmatrix" => self.transpose(body, p),
+            "bmsk" | "szext" => self.bit_mask(body, p),
             "redux" => self.redux(body, p),
             "elect" => self.elect(body, p),
             "activemask" => Ok(Op::Activemask {

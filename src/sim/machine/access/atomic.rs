@@ -1,10 +1,10 @@
 //! Atomics and reductions in global and shared memory, lane after lane.
 
-use super::super::regs::Wide;
+use super::super::regs::{Regs, Wide};
 use super::super::warp::Warp;
 use super::super::{Block, Env, Stop};
 use super::count::{Pattern, count_atomic, count_global, count_shared};
-use super::fault::{refused, uninitialised};
+use super::fault::{misaligned, refused, uninitialised};
 use super::hazard::Hazards;
 use super::lane::{get, put};
 use super::shared::check_shared;
@@ -24,7 +24,7 @@ impl Block {
     ) -> Result<(), Stop> {
         env.changes += 1;
         let bytes = atom_bytes(atom.ty);
-        let all = bytes * (1 + atom.further.len());
+        let all = bytes * atom.values.len();
         count_global(
             env,
             addresses,
@@ -35,43 +35,33 @@ impl Block {
         );
         count_atomic(env, addresses, at, true);
         // A returned value may be a ticket or a flag: from here on other blocks' writes may be ordered.
-        self.synchronised |= atom.dst.is_some();
+        self.synchronised |= !atom.dst.is_empty();
         let mut cursor = Cursor::default();
         let mut undefined = false;
         let mut regs = self.warps[at.warp].regs(at.frame);
         for lane in lanes(at.mask) {
-            let (value, swap) = (
-                get(&regs, atom.value, lane),
-                atom.swap.map_or(0, |reg| get(&regs, reg, lane)),
-            );
-            let (old, defined) = env
-                .memory
-                .update(
-                    &mut cursor,
-                    addresses[lane],
-                    bytes,
-                    |old| apply(atom.op, atom.ty, old, value, swap, Subnormals::Flushed),
-                    env.options.checks,
-                )
-                .map_err(|refusal| refused(env, at.pc, &refusal, addresses[lane], bytes, lane))?;
-            undefined |= !defined && atom.op != AtomOp::Exch;
-            if let Some(dst) = atom.dst {
-                put(&mut regs, dst, lane, old);
+            if !addresses[lane].is_multiple_of(all as u64) {
+                return Err(misaligned(env, at.pc, addresses[lane], all));
             }
-            for (part, reg) in atom.further.iter().enumerate() {
-                let address = addresses[lane] + ((part + 1) * bytes) as u64;
-                let value = get(&regs, *reg, lane);
-                let (_, defined) = env
+            let mut olds = [0; PARTS];
+            for (part, place) in olds.iter_mut().enumerate().take(atom.values.len()) {
+                let address = addresses[lane] + (part * bytes) as u64;
+                let (old, defined) = env
                     .memory
-                    .update(
-                        &mut cursor,
-                        address,
-                        bytes,
-                        |old| apply(atom.op, atom.ty, old, value, 0, Subnormals::Flushed),
-                        env.options.checks,
-                    )
+                    .update(&mut cursor, address, bytes, |old| old, env.options.checks)
                     .map_err(|refusal| refused(env, at.pc, &refusal, address, bytes, lane))?;
-                undefined |= !defined;
+                undefined |= !defined && atom.op != AtomOp::Exch;
+                *place = old;
+            }
+            let news = changed(atom, &regs, lane, &olds, Subnormals::Flushed);
+            for (part, new) in news.iter().enumerate().take(atom.values.len()) {
+                let address = addresses[lane] + (part * bytes) as u64;
+                env.memory
+                    .update(&mut cursor, address, bytes, |_| *new, false)
+                    .map_err(|refusal| refused(env, at.pc, &refusal, address, bytes, lane))?;
+            }
+            for (reg, old) in atom.dst.iter().zip(olds) {
+                put(&mut regs, *reg, lane, old);
             }
         }
         if undefined {
@@ -104,50 +94,91 @@ pub(super) fn update(
     atom: &Atom,
 ) -> Result<(), Stop> {
     let bytes = atom_bytes(atom.ty) as u32;
+    let all = bytes * atom.values.len() as u32;
     count_atomic(env, addresses, at, false);
     let mut seen = Hazards::default();
     let mut regs = warp.regs(at.frame);
     shared.begin_request();
     for lane in lanes(at.mask) {
         let address = addresses[lane] as u32;
-        check_shared(env, shared, at.pc, address, bytes.max(4), lane)?;
+        check_shared(env, shared, at.pc, address, all, lane)?;
         let word = (address / 4) as usize;
-        let (value, swap) = (
-            get(&regs, atom.value, lane),
-            atom.swap.map_or(0, |reg| get(&regs, reg, lane)),
-        );
+        // Of a word, where the atomic is smaller.
+        let (shift, touched) = if bytes < 4 {
+            (8 * (address & 3), 3 << (address & 3))
+        } else {
+            (0, 0xf)
+        };
         let words = (bytes / 4).max(1) as usize;
-        let mut old = 0;
-        for part in 0..words {
-            seen.note(shared.read(word + part, 0xf, true, by));
-            old |= u64::from(shared.word(word + part)) << (32 * part);
+        let mut olds = [0; PARTS];
+        for (part, old) in olds.iter_mut().enumerate().take(atom.values.len()) {
+            for at in 0..words {
+                let word = word + part * words + at;
+                seen.note(shared.read(word, touched, true, by));
+                *old |= u64::from(shared.word(word) >> shift) << (32 * at);
+            }
+            if bytes < 4 {
+                *old &= 0xffff;
+            }
         }
-        let new = apply(atom.op, atom.ty, old, value, swap, Subnormals::Kept);
-        for part in 0..words {
-            seen.race(shared.write(word + part, 0xf, true, false, by));
-            shared.set_word(word + part, (new >> (32 * part)) as u32);
+        let news = changed(atom, &regs, lane, &olds, Subnormals::Kept);
+        for (part, new) in news.iter().enumerate().take(atom.values.len()) {
+            for at in 0..words {
+                let word = word + part * words + at;
+                seen.race(shared.write(word, touched, true, false, by));
+                let new = (new >> (32 * at)) as u32;
+                let new = if bytes < 4 {
+                    shared.word(word) & !(0xffff << shift) | (new & 0xffff) << shift
+                } else {
+                    new
+                };
+                shared.set_word(word, new);
+            }
         }
-        if let Some(dst) = atom.dst {
-            put(&mut regs, dst, lane, old);
+        for (reg, old) in atom.dst.iter().zip(olds) {
+            put(&mut regs, *reg, lane, old);
         }
     }
     if atom.op == AtomOp::Exch {
         seen.undefined = false;
     }
-    count_shared(env, shared, at, bytes);
+    count_shared(env, shared, at, all);
     seen.report(env, at.pc);
     Ok(())
 }
 
-pub(in crate::sim::machine) fn atom_bytes(ty: AtomType) -> usize {
-    match ty {
-        AtomType::Int { wide, .. } => {
-            if wide {
-                8
-            } else {
-                4
+/// Most values of one atomic.
+const PARTS: usize = 8;
+
+/// What a lane's places hold afterwards; `cas` changes all of them or none.
+fn changed(
+    atom: &Atom,
+    regs: &Regs<'_>,
+    lane: usize,
+    olds: &[u64; PARTS],
+    subnormals: Subnormals,
+) -> [u64; PARTS] {
+    let mut news = *olds;
+    let values = |part: usize| get(regs, atom.values[part], lane);
+    if atom.op == AtomOp::Cas {
+        let keep = u64::MAX >> (64 - 8 * atom_bytes(atom.ty));
+        let same = (0..atom.values.len()).all(|part| (olds[part] ^ values(part)) & keep == 0);
+        if same {
+            for (new, reg) in news.iter_mut().zip(&atom.swap) {
+                *new = get(regs, *reg, lane);
             }
         }
+        return news;
+    }
+    for part in 0..atom.values.len() {
+        news[part] = apply(atom.op, atom.ty, olds[part], values(part), subnormals);
+    }
+    news
+}
+
+pub(in crate::sim::machine) fn atom_bytes(ty: AtomType) -> usize {
+    match ty {
+        AtomType::Int { bits, .. } => usize::from(bits / 8),
         AtomType::Float(format) => format.bits() as usize / 8,
         AtomType::Pair(_) => 4,
     }
@@ -160,30 +191,16 @@ pub(in crate::sim::machine) enum Subnormals {
     Kept,
 }
 
-/// The new value of an atomic.
+/// The new value of an atomic that changes its place whatever that holds: any but `cas`.
 pub(in crate::sim::machine) fn apply(
     op: AtomOp,
     ty: AtomType,
     old: u64,
     value: u64,
-    swap: u64,
     subnormals: Subnormals,
 ) -> u64 {
     match (op, ty) {
-        (AtomOp::Exch, _) => value,
-        (AtomOp::Cas, _) => {
-            let keep = match ty {
-                AtomType::Int { wide: true, .. } => u64::MAX,
-                AtomType::Int { wide: false, .. } | AtomType::Float(_) | AtomType::Pair(_) => {
-                    u64::from(u32::MAX)
-                }
-            };
-            if old & keep == value & keep {
-                swap
-            } else {
-                old
-            }
-        }
+        (AtomOp::Exch | AtomOp::Cas, _) => value,
         (AtomOp::Add, AtomType::Float(format)) => {
             let flush = |bits| {
                 if format == Format::F32 && subnormals == Subnormals::Flushed {
@@ -204,14 +221,7 @@ pub(in crate::sim::machine) fn apply(
         (op @ (AtomOp::Add | AtomOp::Min | AtomOp::Max), AtomType::Pair(format)) => {
             let half = |shift: u32| {
                 let of = |bits: u64| bits >> shift & 0xffff;
-                let new = apply(
-                    op,
-                    AtomType::Float(format),
-                    of(old),
-                    of(value),
-                    0,
-                    subnormals,
-                );
+                let new = apply(op, AtomType::Float(format), of(old), of(value), subnormals);
                 (new & 0xffff) << shift
             };
             half(16) | half(0)
@@ -223,15 +233,15 @@ pub(in crate::sim::machine) fn apply(
             float::binary(format, FloatOp::Max, Rounding::NearestEven, old, value)
         }
         (AtomOp::Add, AtomType::Int { .. }) => old.wrapping_add(value),
-        (AtomOp::Min, AtomType::Int { wide, signed }) => {
-            if less(old, value, wide, signed) {
+        (AtomOp::Min, AtomType::Int { bits, signed }) => {
+            if less(old, value, bits == 64, signed) {
                 old
             } else {
                 value
             }
         }
-        (AtomOp::Max, AtomType::Int { wide, signed }) => {
-            if less(old, value, wide, signed) {
+        (AtomOp::Max, AtomType::Int { bits, signed }) => {
+            if less(old, value, bits == 64, signed) {
                 value
             } else {
                 old

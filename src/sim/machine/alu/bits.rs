@@ -155,3 +155,18 @@ fn field_of(x: u64, pos: u32, len: u32, wide: bool, signed: bool) -> u64 {
     }
     if wide { out } else { out & 0xffff_ffff }
 }
+
+/// `count` ones from bit `from` on.
+pub(super) fn ones(from: u32, count: u32) -> u32 {
+    let low = 1u64.checked_shl(count).map_or(0, |bit| bit - 1);
+    low.checked_shl(from).unwrap_or(0) as u32
+}
+
+/// The lower `count` bits of `a`, extended to 32.
+pub(super) fn extended(a: u32, count: u32, signed: bool) -> u32 {
+    match count {
+        0 => 0,
+        1..32 if signed => ((a << (32 - count)) as i32 >> (32 - count)) as u32,
+        _ => a & ones(0, count),
+    }
+}

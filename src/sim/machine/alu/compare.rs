@@ -58,6 +58,24 @@ pub(super) fn compare_lanes(
     }
 }
 
+/// Of 16-bit floats side by side: of the lower ones, of the upper ones.
+pub(super) fn compare_halves(
+    regs: &Regs<'_>,
+    (format, ftz): (Format, bool),
+    compare: Compare,
+    a: Slot,
+    b: Slot,
+) -> [u32; 2] {
+    let (a, b) = (regs.n(a), regs.n(b));
+    [0, 16].map(|shift| {
+        let value = |x: u32| {
+            let half = u64::from(x >> shift & 0xffff);
+            format.value(if ftz { format.flush(half) } else { half })
+        };
+        ordered(compare, |lane| (value(a[lane]), value(b[lane])))
+    })
+}
+
 #[inline]
 pub(super) fn logic(op: Combine, a: u32, b: u32) -> u32 {
     match op {

@@ -5,6 +5,8 @@ use super::compare::gather;
 use crate::sim::float::{self, Format, Rounding};
 use crate::sim::op::{FloatMode, FloatOp, FloatTest, FloatUnary, Slot};
 
+const UPPER_WORD: u64 = 0xffff_ffff << 32;
+
 /// f32 results carry the one canonical NaN.
 #[inline(always)]
 pub(super) fn canonical(x: f32) -> u32 {
@@ -104,6 +106,16 @@ pub(super) fn fused(format: Format, mode: FloatMode, relu: bool, operands: [u64;
 #[inline]
 pub(super) fn unary(format: Format, op: FloatUnary, mode: FloatMode, a: u64) -> u64 {
     let a = if mode.ftz { format.flush(a) } else { a };
+    if format == Format::F64 && mode.ftz {
+        // Approximations of doubles look at the upper word alone, and give no more.
+        let result = float::unary(format, op, mode.rounding, a & UPPER_WORD);
+        let result = if format.is_nan(result) {
+            u64::MAX >> 1
+        } else {
+            result
+        };
+        return result & UPPER_WORD;
+    }
     finish(format, mode, float::unary(format, op, mode.rounding, a))
 }
 

@@ -457,3 +457,37 @@ pub(super) fn carry_chain(
     regs.set_bits(mask, wide, dst, &values);
     out
 }
+
+/// An operation on 16-bit integers side by side, or on one of 32 bits.
+pub(super) fn beside(parts: u8, op: IntOp, (signed, relu): (bool, bool), a: u32, b: u32) -> u32 {
+    let bits = 32 / u32::from(parts);
+    let keep = u32::MAX >> (32 - bits);
+    let part = |x: u32, at: u32| {
+        let x = x >> at & keep;
+        if signed {
+            i64::from(((x << (32 - bits)) as i32) >> (32 - bits))
+        } else {
+            i64::from(x)
+        }
+    };
+    (0..32).step_by(bits as usize).fold(0, |out, at| {
+        let (x, y) = (part(a, at), part(b, at));
+        let value = match op {
+            IntOp::Min => x.min(y),
+            IntOp::Max => x.max(y),
+            IntOp::Add
+            | IntOp::Sub
+            | IntOp::MulLo
+            | IntOp::MulHi
+            | IntOp::Div
+            | IntOp::Rem
+            | IntOp::And
+            | IntOp::Or
+            | IntOp::Xor
+            | IntOp::Shl
+            | IntOp::Shr => x + y,
+        };
+        let value = if relu { value.max(0) } else { value };
+        out | (value as u32 & keep) << at
+    })
+}

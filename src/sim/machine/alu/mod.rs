@@ -10,13 +10,15 @@ use super::regs::{LANES, Regs, lanes};
 use super::window;
 use crate::sim::float::{Format, to_tf32};
 use crate::sim::op::{Alu, Width};
-use bits::{bit_field_extract, bit_field_insert, bit_query, byte, find_nth_set, permute};
-use compare::{compare_lanes, gather, logic, select, select_by_sign};
+use bits::{
+    bit_field_extract, bit_field_insert, bit_query, byte, extended, find_nth_set, ones, permute,
+};
+use compare::{compare_halves, compare_lanes, gather, logic, select, select_by_sign};
 use convert::{convert, convert_packed, pack, unpack};
 use float::{
     binary, canonical, float_binary, float_fma, fused, half, halves, test_property, unary,
 };
-use integer::{carry_chain, int_unary, int16, int32, int64, mad, mul_wide, mul24, sad};
+use integer::{beside, carry_chain, int_unary, int16, int32, int64, mad, mul_wide, mul24, sad};
 
 /// Executes one operation for the lanes of `mask`. `carry` is the warp's carry flag, one bit a lane. What is
 /// common is inlined, so that it becomes the vector instructions that its caller is compiled for.
@@ -335,11 +337,37 @@ pub(super) fn execute(alu: &Alu, regs: &mut Regs<'_>, mask: u32, carry: &mut u32
                 regs.set_pred(mask, inverse, no);
             }
         }
+        Alu::SetpPacked {
+            format,
+            ftz,
+            compare,
+            dst,
+            a,
+            b,
+        } => {
+            let bits = compare_halves(regs, (format, ftz), compare, a, b);
+            regs.set_pred(mask, dst[0], bits[0]);
+            regs.set_pred(mask, dst[1], bits[1]);
+        }
+        Alu::SetPacked {
+            format,
+            ftz,
+            compare,
+            truth,
+            dst,
+            a,
+            b,
+        } => {
+            let bits = compare_halves(regs, (format, ftz), compare, a, b);
+            let half = |at: usize, lane: usize| (bits[at] >> lane & 1) * u32::from(truth);
+            let values = std::array::from_fn(|lane| half(1, lane) << 16 | half(0, lane));
+            regs.set_n(mask, dst, &values);
+        }
         Alu::Set {
             ty,
             compare,
             combine,
-            float,
+            truth,
             dst,
             a,
             b,
@@ -348,7 +376,6 @@ pub(super) fn execute(alu: &Alu, regs: &mut Regs<'_>, mask: u32, carry: &mut u32
             if let Some((op, with)) = combine {
                 bits = logic(op, bits, regs.pred(with));
             }
-            let truth = if float { 1f32.to_bits() } else { u32::MAX };
             let values = std::array::from_fn(|lane| if bits >> lane & 1 != 0 { truth } else { 0 });
             regs.set_n(mask, dst, &values);
         }
@@ -378,6 +405,36 @@ pub(super) fn execute(alu: &Alu, regs: &mut Regs<'_>, mask: u32, carry: &mut u32
         }
         Alu::Move32 { dst, a } => regs.n1(mask, dst, a, |a| a),
         Alu::Move64 { dst, a } => regs.w1(mask, dst, a, |a| a),
+        Alu::Move128 { lower, upper } => {
+            let values = [regs.w(lower[1]), regs.w(upper[1])];
+            regs.set_w(mask, lower[0], &values[0]);
+            regs.set_w(mask, upper[0], &values[1]);
+        }
+        Alu::Beside {
+            parts,
+            op,
+            signed,
+            relu,
+            dst,
+            a,
+            b,
+        } => regs.n2(mask, dst, a, b, |a, b| {
+            beside(parts, op, (signed, relu), a, b)
+        }),
+        Alu::Mask {
+            extends,
+            signed,
+            clamp,
+            dst,
+            a,
+            b,
+        } => regs.n2(mask, dst, a, b, |a, b| {
+            let b = if clamp { b.min(32) } else { b & 31 };
+            match extends {
+                true => extended(a, b, signed),
+                false => ones(if clamp { a } else { a & 31 }, b),
+            }
+        }),
         Alu::Pack { dst, ref parts } => pack(regs, mask, dst, parts),
         Alu::Unpack { src, ref parts } => unpack(regs, mask, src, parts),
         Alu::Convert { cvt, dst, a } => convert(regs, mask, &cvt, dst, a),
@@ -417,9 +474,10 @@ pub(super) fn execute(alu: &Alu, regs: &mut Regs<'_>, mask: u32, carry: &mut u32
         Alu::ToTf32 {
             rounding,
             relu,
+            finite,
             dst,
             a,
-        } => regs.n1(mask, dst, a, |a| to_tf32(a, rounding, relu)),
+        } => regs.n1(mask, dst, a, |a| to_tf32(a, rounding, relu, finite)),
         Alu::PackSaturated {
             bits,
             signed,

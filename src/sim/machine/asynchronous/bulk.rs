@@ -17,13 +17,11 @@ use crate::sim::op::{
     Space,
 };
 use crate::sim::shared::By;
-use crate::sim::tensor_map::{Swizzle, TensorMap};
+use crate::sim::tensor_map::{PIECE, Swizzle, TensorMap};
 use crate::source::DType;
 
 /// Boxes of a tensor stand at multiples of this in shared memory.
 const BOX_ALIGNMENT: u32 = 128;
-/// Bytes in a row come in pieces of this.
-const PIECE: u32 = 16;
 
 /// Bytes on their way into shared memory.
 pub(in crate::sim::machine) struct Delivery {
@@ -33,6 +31,8 @@ pub(in crate::sim::machine) struct Delivery {
     address: u32,
     mbarrier: u32,
     ranks: Vec<usize>,
+    /// Changes what is there instead of replacing it.
+    reduce: Option<(AtomOp, AtomType)>,
     knows: Knowledge,
     pc: Pc,
 }
@@ -105,6 +105,7 @@ impl Block {
                 address,
                 mbarrier,
                 ranks,
+                reduce: None,
                 knows: self.knowledge[at.warp].clone(),
                 pc: at.pc,
             })));
@@ -112,7 +113,7 @@ impl Block {
         Ok(())
     }
 
-    /// `st.async`: registers to another block's shared memory, told to an mbarrier there.
+    /// `st.async`, `red.async`: registers to another block's shared memory, told to an mbarrier there.
     pub(super) fn send(&mut self, env: &mut Env<'_>, at: At, send: &Send) -> Result<(), Stop> {
         let targets = self.shared_addresses(at, send.dst);
         let mbarriers = self.shared_addresses(at, send.mbarrier);
@@ -135,6 +136,7 @@ impl Block {
                 address,
                 mbarrier,
                 ranks: vec![rank],
+                reduce: send.reduce,
                 knows: self.knowledge[at.warp].clone(),
                 pc: at.pc,
             })));
@@ -149,6 +151,7 @@ impl Block {
             swizzle,
             address,
             mbarrier,
+            reduce,
             knows,
             pc,
             ..
@@ -171,6 +174,8 @@ impl Block {
             knows,
             pc: *pc,
         };
+        let reduced = reduce.map(|(op, ty)| self.reduced_words(*address, data, op, ty));
+        let data = reduced.as_ref().unwrap_or(data);
         let mut race = self.shared.overwrites_reading(*address, end, &by);
         for (index, word) in data.chunks_exact(4).enumerate() {
             let place = swizzle.apply(address + 4 * index as u32);
@@ -187,6 +192,27 @@ impl Block {
         }
         self.bytes_came(env, *mbarrier, length, epoch);
         Ok(())
+    }
+
+    /// What shared memory holds after a reduction by `data`.
+    fn reduced_words(&self, address: u32, data: &[u8], op: AtomOp, ty: AtomType) -> Vec<u8> {
+        let words = data.len() / 4;
+        let first = address as usize / 4;
+        let old: Vec<u8> = (first..first + words)
+            .flat_map(|word| self.shared.word(word).to_le_bytes())
+            .collect();
+        let bytes = atom_bytes(ty);
+        let value = |from: &[u8]| {
+            let mut whole = [0; 8];
+            whole[..bytes].copy_from_slice(from);
+            u64::from_le_bytes(whole)
+        };
+        (old.chunks_exact(bytes).zip(data.chunks_exact(bytes)))
+            .flat_map(|(old, new)| {
+                let new = reduced(op, ty, value(old), value(new));
+                new.to_le_bytes().into_iter().take(bytes)
+            })
+            .collect()
     }
 
     pub(super) fn bulk_store(
@@ -219,9 +245,9 @@ impl Block {
                     for row in map.rows(&coordinates) {
                         let Some(to) = row.address else { continue };
                         let from = (row.offset + row.before) as usize;
-                        let piece = &data[from..from + row.inside as usize];
+                        let piece = &data[from..from + row.stored as usize];
                         self.put_out(env, one, to, piece, reduce, lane)?;
-                        moved += u64::from(row.inside);
+                        moved += u64::from(row.stored);
                     }
                     count(env, at.pc, moved, coordinates.len() as u64, 1);
                 }
@@ -370,6 +396,14 @@ impl Block {
             );
             return Err(fault(env, at.pc, FindingKind::OutOfBounds, &message));
         }
+        let inward = i64::from(coordinates[0]) * i64::from(map.element());
+        if inward.rem_euclid(i64::from(PIECE)) != 0 {
+            let message = format!(
+                "the innermost coordinate {} of `{}` lies {inward} bytes in, no multiple of {PIECE}: hardware refuses it (error 715)",
+                coordinates[0], map.name
+            );
+            return Err(fault(env, at.pc, FindingKind::Misaligned, &message));
+        }
         Ok((map, coordinates))
     }
 
@@ -417,7 +451,7 @@ fn gather(
     at: &[i32],
     blocks: usize,
 ) -> Result<Vec<u8>, Stop> {
-    let mut data = vec![map.fill(); map.box_bytes() as usize];
+    let mut data = map.filled();
     let mut moved = 0;
     for row in map.rows(at) {
         let Some(from) = row.address else { continue };
@@ -463,19 +497,19 @@ fn element_type(dtype: DType) -> AtomType {
         DType::F16 => AtomType::Float(Format::F16),
         DType::Bf16 => AtomType::Float(Format::Bf16),
         DType::I32 => AtomType::Int {
-            wide: false,
+            bits: 32,
             signed: true,
         },
         DType::U32 | DType::U8 => AtomType::Int {
-            wide: false,
+            bits: 32,
             signed: false,
         },
         DType::I64 => AtomType::Int {
-            wide: true,
+            bits: 64,
             signed: true,
         },
         DType::U64 => AtomType::Int {
-            wide: true,
+            bits: 64,
             signed: false,
         },
     }
@@ -487,6 +521,6 @@ fn reduced(op: AtomOp, ty: AtomType, old: u64, value: u64) -> u64 {
         (AtomOp::Add, AtomType::Float(format)) => {
             float::binary(format, FloatOp::Add, Rounding::NearestEven, old, value)
         }
-        _ => apply(op, ty, old, value, 0, Subnormals::Flushed),
+        _ => apply(op, ty, old, value, Subnormals::Flushed),
     }
 }

@@ -2,7 +2,7 @@
 //! its state is kept beside them.
 
 use super::super::access::{At, Visit, check_shared, fault, lanes};
-use super::super::regs::LANES;
+use super::super::regs::{LANES, Wide};
 use super::super::warp::State;
 use super::super::{Block, Env, Stop};
 use super::{Mail, Step, resolve};
@@ -30,6 +30,14 @@ pub(super) struct Mbarrier {
     maker: usize,
     /// The asynchronous proxy may use it.
     announced: bool,
+}
+
+impl Mbarrier {
+    /// What an arrival is given: the phase, and the arrivals that it still wants.
+    fn token(&self) -> u64 {
+        let (shift, _) = op::Mbarrier::PENDING;
+        self.phase | u64::from(self.pending) << shift
+    }
 }
 
 impl super::Asynchronous {
@@ -67,9 +75,13 @@ impl super::Asynchronous {
 /// An arrival, as it reaches the block that holds the mbarrier.
 pub(in crate::sim::machine) struct Arrival {
     pub address: u32,
+    /// None: only bytes are announced or told of.
     pub count: u32,
-    pub expects: u32,
+    /// Bytes to wait for besides; below zero, bytes that came.
+    pub expects: i64,
     pub drops: bool,
+    /// It must not be the phase's last.
+    pub never_last: bool,
     pub knows: Knowledge,
     /// Who arrives.
     pub by: Visit,
@@ -114,31 +126,28 @@ impl Block {
                 expects,
                 state,
                 drops,
+                never_last,
             } => {
                 let regs = self.warps[at.warp].regs(at.frame);
                 let counts = count.map_or([1; LANES], |slot| regs.n(slot));
                 let bytes = expects.map_or([0; LANES], |slot| regs.n(slot));
                 for lane in lanes(at.mask) {
                     let (rank, address) = resolve(places[lane] as u32, self.rank());
-                    let actor = self.actors.warp(at.warp);
                     let arrival = Arrival {
-                        by: Visit {
-                            actor,
-                            epoch: self.knowledge[at.warp].seen[actor],
-                            pc: at.pc,
-                        },
+                        by: self.visit(at),
                         address,
                         count: counts[lane],
-                        expects: bytes[lane],
+                        expects: i64::from(bytes[lane]),
                         drops,
+                        never_last,
                         knows: self.knowledge[at.warp].clone(),
                         pc: at.pc,
                     };
                     if rank == self.rank() {
                         if let Some(state) = state {
-                            let phase = self.barrier_at(env, at.pc, address)?.phase;
+                            let token = self.barrier_at(env, at.pc, address)?.token();
                             let mut regs = self.warps[at.warp].regs(at.frame);
-                            regs.set_w(1 << lane, state, &[phase; LANES]);
+                            regs.set_w(1 << lane, state, &[token; LANES]);
                         }
                         self.arrive_at(env, arrival)?;
                     } else {
@@ -149,18 +158,11 @@ impl Block {
             }
             MbarrierAction::Expect { bytes } => {
                 let bytes = self.warps[at.warp].regs(at.frame).n(bytes);
-                for lane in lanes(at.mask) {
-                    let address = own(env, places[lane])?;
-                    self.barrier_at(env, at.pc, address)?.bytes += i64::from(bytes[lane]);
-                }
+                self.transact(env, at, &places, |lane| i64::from(bytes[lane]))?;
             }
             MbarrierAction::Complete { bytes } => {
                 let bytes = self.warps[at.warp].regs(at.frame).n(bytes);
-                for lane in lanes(at.mask) {
-                    let address = own(env, places[lane])?;
-                    self.barrier_at(env, at.pc, address)?.bytes -= i64::from(bytes[lane]);
-                    self.settle_mbarrier(env, address);
-                }
+                self.transact(env, at, &places, |lane| -i64::from(bytes[lane]))?;
             }
             MbarrierAction::Wait {
                 dst,
@@ -198,6 +200,44 @@ impl Block {
             }
         }
         Ok(Step::Next)
+    }
+
+    /// Announces bytes, or tells that they came; orders nothing.
+    fn transact(
+        &mut self,
+        env: &mut Env<'_>,
+        at: At,
+        places: &Wide,
+        bytes: impl Fn(usize) -> i64,
+    ) -> Result<(), Stop> {
+        for lane in lanes(at.mask) {
+            let (rank, address) = resolve(places[lane] as u32, self.rank());
+            let arrival = Arrival {
+                address,
+                count: 0,
+                expects: bytes(lane),
+                drops: false,
+                never_last: false,
+                knows: Knowledge::default(),
+                by: self.visit(at),
+                pc: at.pc,
+            };
+            if rank == self.rank() {
+                self.arrive_at(env, arrival)?;
+            } else {
+                env.mail.push(Mail::Arrive { rank, arrival });
+            }
+        }
+        Ok(())
+    }
+
+    fn visit(&self, at: At) -> Visit {
+        let actor = self.actors.warp(at.warp);
+        Visit {
+            actor,
+            epoch: self.knowledge[at.warp].seen[actor],
+            pc: at.pc,
+        }
     }
 
     fn initialise(
@@ -291,9 +331,16 @@ impl Block {
             );
             return Err(fault(env, pc, FindingKind::BadMbarrier, &message));
         }
-        barrier.bytes += i64::from(arrival.expects);
+        if arrival.never_last && count == barrier.pending {
+            let message = format!(
+                "`.noComplete` on the last of the arrivals that phase {} wants",
+                barrier.phase
+            );
+            return Err(fault(env, pc, FindingKind::BadMbarrier, &message));
+        }
+        barrier.bytes += arrival.expects;
         barrier.pending -= count;
-        barrier.expected -= u32::from(arrival.drops);
+        barrier.expected -= if arrival.drops { count } else { 0 };
         barrier.arriving.join(&arrival.knows);
         self.settle_mbarrier(env, address);
         Ok(())
@@ -330,6 +377,7 @@ impl Block {
                     count: u32::from(counted),
                     expects: 0,
                     drops: false,
+                    never_last: false,
                     knows,
                     by: Visit {
                         actor: copies,
@@ -399,7 +447,10 @@ enum Named {
 fn phase_of(phase: PhaseOf, regs: &super::super::regs::Regs<'_>, lane: usize) -> Named {
     match phase {
         PhaseOf::Parity(slot) => Named::Parity(u64::from(regs.n(slot)[lane]) & 1),
-        PhaseOf::Token(slot) => Named::Phase(regs.w(slot)[lane]),
+        PhaseOf::Token(slot) => {
+            let (shift, _) = op::Mbarrier::PENDING;
+            Named::Phase(regs.w(slot)[lane] & ((1 << shift) - 1))
+        }
     }
 }
 
