@@ -72,15 +72,20 @@ fn written_operands(instruction: &Instruction) -> Written {
         "bar" | "barrier" if instruction.has("red") => Written::First,
         "bra" | "brx" | "bar" | "barrier" | "ret" | "exit" | "trap" | "nanosleep" | "membar"
         | "fence" | "st" | "red" | "cp" | "prefetch" | "prefetchu" | "stmatrix"
-        | "griddepcontrol" => Written::None,
+        | "griddepcontrol" | "setmaxnreg" | "brkpt" => Written::None,
+        // What a product finds in its sums depends on an operand: they count as written alone.
+        "wgmma" if instruction.has("mma_async") => Written::First,
+        "wgmma" => Written::None,
         "abs" | "activemask" | "add" | "addc" | "and" | "atom" | "bfe" | "bfi" | "bfind"
         | "brev" | "clz" | "cnot" | "copysign" | "cos" | "createpolicy" | "cvt" | "cvta"
         | "div" | "dp2a" | "dp4a" | "elect" | "ex2" | "fma" | "fns" | "getctarank" | "isspacep"
         | "ld" | "ldmatrix" | "ldu" | "lg2" | "lop3" | "mad" | "mad24" | "madc" | "mapa"
-        | "match" | "max" | "min" | "mma" | "mov" | "mul" | "mul24" | "neg" | "not" | "or"
-        | "popc" | "prmt" | "rcp" | "redux" | "rem" | "rsqrt" | "sad" | "selp" | "set" | "setp"
-        | "shf" | "shfl" | "shl" | "shr" | "sin" | "slct" | "sqrt" | "sub" | "subc" | "szext"
-        | "tanh" | "testp" | "tex" | "tld4" | "vote" | "wmma" | "xor" => Written::First,
+        | "match" | "max" | "mbarrier" | "min" | "mma" | "mov" | "mul" | "mul24" | "neg"
+        | "not" | "or" | "popc" | "prmt" | "rcp" | "redux" | "rem" | "rsqrt" | "sad" | "selp"
+        | "set" | "setp" | "shf" | "shfl" | "shl" | "shr" | "sin" | "slct" | "sqrt" | "sub"
+        | "subc" | "szext" | "tanh" | "testp" | "tex" | "tld4" | "vote" | "wmma" | "xor" => {
+            Written::First
+        }
         _ => Written::Unknown,
     }
 }

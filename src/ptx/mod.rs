@@ -20,7 +20,7 @@ mod scope;
 
 pub use access::{Access, access};
 pub use canon::{canonical, digest};
-pub use check::{RegisterBudget, check};
+pub use check::{BoundMap, RegisterBudget, check, check_tensor_maps};
 pub use parse::{ParseError, parse};
 pub use place::{Lines, Position, position};
 pub use policy::{ModuleState, ModuleVariable, call_detectors, forbidden, module_state};

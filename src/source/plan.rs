@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::ptx::BoundMap;
 use crate::units::Bytes;
 
 /// The launches of a candidate at one problem size, in order, and the memory they share.
@@ -81,6 +82,29 @@ pub struct TensorMap {
     pub promotion: u32,
     /// Out-of-range reads give NaN instead of zero.
     pub nan_fill: bool,
+}
+
+impl LaunchPlan {
+    /// The tensor maps as kernels get them, for the lints that need them beside the text.
+    pub fn bound_maps(&self) -> Vec<BoundMap> {
+        let mut bound = Vec::new();
+        for launch in &self.launches {
+            for (param, argument) in launch.args.iter().enumerate() {
+                let Argument::TensorMap(name) = argument else {
+                    continue;
+                };
+                let map = self.tensor_maps.iter().find(|map| map.name == *name);
+                bound.extend(map.map(|map| BoundMap {
+                    entry: launch.entry.clone(),
+                    param,
+                    swizzle: map.swizzle,
+                    bytes: map.tile.iter().map(|n| u64::from(*n)).product::<u64>()
+                        * map.dtype.size(),
+                }));
+            }
+        }
+        bound
+    }
 }
 
 /// An element type of a task's buffers.

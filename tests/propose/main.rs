@@ -11,4 +11,5 @@ mod rewrites;
 mod scripted;
 mod server;
 mod small_model;
+mod tensor;
 mod transport;

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use warptree::device::{Buffer, Contents, Device, Ended, Job, SimDevice};
+use warptree::expr::Value;
 use warptree::llm::Tally;
 use warptree::propose::{Proposal, ProposalRequest, Proposer, Rewrites};
 use warptree::source::{Point, Source};
@@ -29,7 +30,7 @@ fn catalogue() -> Catalogue {
     Catalogue::open(Some(&folder)).expect("a folder of tasks")
 }
 
-fn children(task: &Task, text: &str) -> Vec<Proposal> {
+pub(crate) fn children(task: &Task, text: &str) -> Vec<Proposal> {
     let source = Arc::new(Source::parse(text).expect("a good source"));
     (0..)
         .map_while(|attempt| {
@@ -46,7 +47,12 @@ fn children(task: &Task, text: &str) -> Vec<Proposal> {
 }
 
 /// What a source leaves in its outputs; panics where the simulator finds anything amiss.
-fn outputs(task: &Arc<Task>, source: &Source, point: &Point, label: &str) -> Vec<Vec<u8>> {
+pub(crate) fn outputs(
+    task: &Arc<Task>,
+    source: &Source,
+    point: &Point,
+    label: &str,
+) -> Vec<Vec<u8>> {
     let device = SimDevice::new(h200());
     let candidate = source.render(point).expect("renders");
     let module = candidate
@@ -60,7 +66,9 @@ fn outputs(task: &Arc<Task>, source: &Source, point: &Point, label: &str) -> Vec
     let sizes = smoke.chain(edge);
     for size in sizes {
         let problem = Problem::new(task, size, task.cases[0], 7).expect("a good problem");
-        let plan = candidate.plan(&problem.names()).expect("a plan");
+        let mut names = problem.names();
+        names.insert("sm_count".into(), Value::Int(132));
+        let plan = candidate.plan(&names).expect("a plan");
         let mut buffers: Vec<Buffer> = Vec::new();
         for buffer in problem.inputs() {
             buffers.push(Buffer {

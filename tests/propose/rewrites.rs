@@ -15,20 +15,26 @@ use warptree::verdict::{Audit, InstructionScore, Measurement, Resources, Score, 
 use crate::replies::reduce_sum;
 
 /// Folders in tests/data/rewrites and what their rewrites are called: those that open a knob.
-const OPENING: [(&str, &str); 5] = [
+const OPENING: [(&str, &str); 8] = [
     ("load_cache", "cache operator on loads"),
     ("store_cache", "cache operator on stores"),
     ("register_cap", "register cap"),
     ("residency", "blocks that reside together"),
     ("moved_registers", "registers moved between warpgroups"),
+    ("wait_time", "time of a wait at an mbarrier"),
+    ("try_wait", "waits instead of questions at an mbarrier"),
+    ("wait_depth", "groups that waits leave running"),
 ];
 
 /// Those that change the code.
-const CHANGING: [(&str, &str); 9] = [
+const CHANGING: [(&str, &str); 12] = [
     ("vectorise", "vector loads and stores"),
     ("pad_shared", "shared-memory padding"),
     ("predicate", "short branches predicated"),
     ("hoist", "loads ahead of stores"),
+    ("split_wait", "waits for older products first"),
+    ("late_wait", "waits after independent work"),
+    ("fences", "redundant fences"),
     ("unroll", "unroll by 4"),
     ("prefetch", "prefetch into registers"),
     ("strength", "products made sums"),

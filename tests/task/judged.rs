@@ -281,7 +281,7 @@ fn mistakes_are_caught_as_they_say() {
 fn mistakes_that_show_in_the_text_are_named_by_lints() {
     let mut named = 0;
     for name in Catalogue::embedded().names().unwrap() {
-        let task = Catalogue::embedded().task(&name).unwrap();
+        let task = Arc::new(Catalogue::embedded().task(&name).unwrap());
         for mistake in &task.mistakes {
             let Some(code) = &mistake.expect.lint else {
                 continue;
@@ -290,7 +290,13 @@ fn mistakes_that_show_in_the_text_are_named_by_lints() {
             let candidate = source
                 .render(&source.space().default_point().unwrap())
                 .unwrap();
-            let found = warptree::ptx::check(candidate.module.as_ref().unwrap());
+            let module = candidate.module.as_ref().unwrap();
+            let mut found = warptree::ptx::check(module);
+            let problem = Problem::new(&task, &task.sizes[0], task.cases[0], 7).unwrap();
+            let mut names = problem.names();
+            names.insert("sm_count".into(), Value::Int(132));
+            let maps = candidate.plan(&names).unwrap().bound_maps();
+            found.extend(warptree::ptx::check_tensor_maps(module, &maps));
             let lines: Vec<Option<u32>> = found
                 .iter()
                 .filter(|finding| finding.code == *code)

@@ -45,7 +45,7 @@ impl Pipeline {
                 diagnostics: mapped(forbidden, source_line),
             }));
         }
-        let (errors, warnings): (Vec<_>, Vec<_>) = mapped(ptx::check(&module), source_line)
+        let (errors, mut warnings): (Vec<_>, Vec<_>) = mapped(ptx::check(&module), source_line)
             .into_iter()
             .partition(|lint| lint.severity == Severity::Error);
         if !errors.is_empty() {
@@ -60,6 +60,10 @@ impl Pipeline {
         let launches = launch_errors(&module, &plans);
         if !launches.is_empty() {
             return Err(unrenderable(launches));
+        }
+        if let Some(plan) = plans.first() {
+            let found = ptx::check_tensor_maps(&module, &plan.bound_maps());
+            warnings.extend(mapped(found, source_line));
         }
         Ok(Front {
             ptx: Arc::clone(&candidate.ptx),

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::asynchronous;
 use crate::ptx::cfg::Cfg;
 use crate::ptx::ir::{
     Address, Block, Function, FunctionKind, Instruction, Item, Label, Module, Operand, Span,
@@ -28,6 +29,8 @@ pub(super) struct Kernel<'m> {
     pub(super) readers: HashMap<&'m str, Vec<usize>>,
     /// Every label, with the index of the instruction after it.
     pub(super) labels: Vec<(&'m Label, usize)>,
+    /// Registers that a wgmma may read or write after the instructions behind it.
+    pub(super) in_flight: BTreeSet<&'m str>,
     /// Variables that its instructions may name, by name: its own and the module's.
     pub(super) variables: BTreeMap<&'m str, &'m Variable>,
     /// By parameter: the buffers that launches bind to it; `None` for a number.
@@ -92,7 +95,8 @@ impl<'m> Kernel<'m> {
             })
             .collect();
         let registers = Registers::new(&contents);
-        let access: Vec<Access<'m>> = cfg.instructions.iter().map(|i| access(i)).collect();
+        let mut access: Vec<Access<'m>> = cfg.instructions.iter().map(|i| access(i)).collect();
+        let in_flight = asynchronous::complete(&cfg.instructions, &mut access);
         let plain = registers.unique
             && cfg.unresolved.is_empty()
             && cfg.instructions.iter().all(|i| i.opcode != "brx")
@@ -107,6 +111,7 @@ impl<'m> Kernel<'m> {
             writers: HashMap::new(),
             readers: HashMap::new(),
             labels,
+            in_flight,
             variables,
             bound,
             params,
@@ -224,52 +229,87 @@ impl<'m> Kernel<'m> {
     /// Follows values from parameters and variables through registers, without regard to order, until
     /// nothing is new. A register of one name in two scopes counts as one: more origins, never fewer.
     fn trace(&mut self) {
-        let index = |name: &str| self.params.iter().position(|param| *param == name);
-        let mut origins: BTreeMap<&'m str, Origin<'m>> = BTreeMap::new();
+        let mut ids: HashMap<&'m str, usize> = HashMap::new();
+        let mut id = |name: &'m str| {
+            let next = ids.len();
+            *ids.entry(name).or_insert(next)
+        };
+        let mut steps = Vec::new();
+        for instruction in &self.cfg.instructions {
+            let Some((first, rest)) = instruction.operands.split_first() else {
+                continue;
+            };
+            if address(first).is_some() {
+                continue;
+            }
+            let mut step = Step::default();
+            let reads_memory = matches!(
+                instruction.opcode.as_str(),
+                "ld" | "ldu" | "atom" | "ldmatrix"
+            );
+            if reads_memory && !instruction.has("param") {
+                step.own.memory = true;
+            } else {
+                for name in rest.iter().flat_map(names_in) {
+                    let param = self.params.iter().position(|param| *param == name);
+                    step.own.params.extend(param);
+                    if let Some((known, _)) = self.variables.get_key_value(name) {
+                        step.own.variables.insert(known);
+                    }
+                    step.from.push(id(name));
+                }
+            }
+            // A branch's or barrier's first operand is no destination: it then only gains origins.
+            step.to = names_in(first).into_iter().map(&mut id).collect();
+            steps.push(step);
+        }
+        let mut origins: Vec<Origin<'m>> = vec![Origin::default(); ids.len()];
         loop {
             let mut changed = false;
-            for instruction in &self.cfg.instructions {
-                let Some((first, rest)) = instruction.operands.split_first() else {
-                    continue;
-                };
-                let mut origin = Origin::default();
-                let reads_memory = matches!(
-                    instruction.opcode.as_str(),
-                    "ld" | "ldu" | "atom" | "ldmatrix"
-                );
-                if reads_memory && !instruction.has("param") {
-                    origin.memory = true;
-                } else {
-                    for name in rest.iter().flat_map(names_in) {
-                        origin.params.extend(index(name));
-                        if let Some((known, _)) = self.variables.get_key_value(name) {
-                            origin.variables.insert(known);
-                        }
-                        if let Some(from) = origins.get(name) {
-                            origin.params.extend(&from.params);
-                            origin.variables.extend(&from.variables);
-                            origin.memory |= from.memory;
-                        }
+            for step in &steps {
+                let mut origin = step.own.clone();
+                for &from in &step.from {
+                    origin.join(&origins[from]);
+                }
+                if !origin.is_nothing() {
+                    for &to in &step.to {
+                        changed |= origins[to].join(&origin);
                     }
-                }
-                if address(first).is_some() {
-                    continue;
-                }
-                // A branch's or barrier's first operand is no destination: it then only gains origins.
-                for name in names_in(first) {
-                    let known = origins.entry(name).or_default();
-                    let before = known.clone();
-                    known.params.extend(&origin.params);
-                    known.variables.extend(&origin.variables);
-                    known.memory |= origin.memory;
-                    changed |= *known != before;
                 }
             }
             if !changed {
                 break;
             }
         }
-        self.origins = origins;
+        let written: BTreeSet<usize> = steps.iter().flat_map(|step| &step.to).copied().collect();
+        let written = ids.into_iter().filter(|(_, id)| written.contains(id));
+        self.origins = written
+            .map(|(name, id)| (name, std::mem::take(&mut origins[id])))
+            .collect();
+    }
+}
+
+/// What an instruction does to where values come from, registers by number.
+#[derive(Default)]
+struct Step<'m> {
+    own: Origin<'m>,
+    from: Vec<usize>,
+    to: Vec<usize>,
+}
+
+impl<'m> Origin<'m> {
+    fn is_nothing(&self) -> bool {
+        self.params.is_empty() && self.variables.is_empty() && !self.memory
+    }
+
+    /// Whether that is more than before.
+    fn join(&mut self, other: &Self) -> bool {
+        let size = |own: &Self| (own.params.len(), own.variables.len(), own.memory);
+        let before = size(self);
+        self.params.extend(&other.params);
+        self.variables.extend(&other.variables);
+        self.memory |= other.memory;
+        size(self) != before
     }
 }
 

@@ -3,14 +3,17 @@
 //! space; the others change the code, each in a way that is proved for every input, or do nothing. They work
 //! on any PTX: where a rewrite cannot be sure, it proposes nothing.
 
+mod asynchronous;
 mod carried;
 mod change;
 mod contract;
 mod counted;
 mod dead_code;
+mod fences;
 mod header;
 mod hoist;
 mod kernel;
+mod late_wait;
 mod load_cache;
 mod memory;
 mod moved_registers;
@@ -22,10 +25,15 @@ mod register_cap;
 mod rename;
 mod residency;
 mod schedule;
+mod split_wait;
 mod store_cache;
 mod strength;
+mod try_wait;
 mod unroll;
 mod vectorise;
+mod wait_depth;
+mod wait_time;
+mod written;
 
 use super::{Proposal, ProposalRequest, ProposeError, Proposer};
 use crate::llm::Tally;
@@ -46,11 +54,14 @@ enum Rewrite {
 }
 
 /// In the order in which they are tried.
-const REWRITES: [Rewrite; 14] = [
+const REWRITES: [Rewrite; 20] = [
     Rewrite::Code(vectorise::changes),
     Rewrite::Code(pad_shared::changes),
     Rewrite::Code(predicate::changes),
     Rewrite::Code(hoist::changes),
+    Rewrite::Code(split_wait::changes),
+    Rewrite::Code(late_wait::changes),
+    Rewrite::Code(fences::changes),
     Rewrite::Code(unroll::changes),
     Rewrite::Code(prefetch::changes),
     Rewrite::Code(strength::changes),
@@ -60,6 +71,9 @@ const REWRITES: [Rewrite; 14] = [
     Rewrite::Open(register_cap::propose),
     Rewrite::Open(residency::propose),
     Rewrite::Open(moved_registers::propose),
+    Rewrite::Open(wait_time::propose),
+    Rewrite::Open(try_wait::propose),
+    Rewrite::Open(wait_depth::propose),
     Rewrite::Code(dead_code::changes),
 ];
 

@@ -3,8 +3,11 @@
 
 mod asynchronous;
 mod barrier;
+mod descriptor;
+mod parity;
 mod registers;
 mod setmaxnreg;
+mod tensor_map;
 mod value;
 
 use super::access::{Access, access};
@@ -14,6 +17,7 @@ use super::place::Lines;
 use super::scope::{Body, Flat, ScopeId};
 use crate::verdict::{Diagnostic, Severity};
 pub use setmaxnreg::RegisterBudget;
+pub use tensor_map::{BoundMap, check_tensor_maps};
 use value::Values;
 
 /// All findings, by line. Lines are those of `module.text`.
@@ -85,21 +89,27 @@ fn header(function: &Function, findings: &mut Findings) {
     }
 }
 
+impl<'m> Context<'m> {
+    fn new(module: &'m Module, function: &'m Function) -> Self {
+        let body = Body::new(function);
+        let cfg = Cfg::of_body(&body);
+        let scopes = (body.statements.iter())
+            .filter_map(|&(scope, flat)| matches!(flat, Flat::Instruction(_)).then_some(scope))
+            .collect();
+        let accesses = cfg.instructions.iter().map(|i| access(i)).collect();
+        Self {
+            module,
+            function,
+            body,
+            cfg,
+            scopes,
+            accesses,
+        }
+    }
+}
+
 fn body(module: &Module, function: &Function, findings: &mut Findings) {
-    let body = Body::new(function);
-    let cfg = Cfg::of_body(&body);
-    let scopes = (body.statements.iter())
-        .filter_map(|&(scope, flat)| matches!(flat, Flat::Instruction(_)).then_some(scope))
-        .collect();
-    let accesses = cfg.instructions.iter().map(|i| access(i)).collect();
-    let context = Context {
-        module,
-        function,
-        body,
-        cfg,
-        scopes,
-        accesses,
-    };
+    let context = Context::new(module, function);
     let values = Values::new(&context);
     for (index, instruction) in context.cfg.instructions.iter().enumerate() {
         lop3(instruction, findings);
@@ -110,6 +120,10 @@ fn body(module: &Module, function: &Function, findings: &mut Findings) {
     barrier::lint(&context, findings);
     setmaxnreg::lint(&context, findings);
     asynchronous::lint(&context, findings);
+    parity::lint(&context, findings);
+    if let Some(descriptors) = descriptor::Descriptors::new(&context) {
+        descriptor::lint(&context, &descriptors, findings);
+    }
 }
 
 fn lop3(instruction: &Instruction, findings: &mut Findings) {
