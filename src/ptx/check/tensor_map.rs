@@ -129,13 +129,13 @@ fn pattern(swizzle: u64) -> String {
 fn bytes(context: &Context<'_>, copies: &Copies<'_>, findings: &mut Findings) {
     let cfg = &context.cfg;
     // What comes from other blocks of a cluster counts, too.
-    let several = |i: &&Instruction| {
+    let several = |i: &Instruction| {
         i.opcode == "cp" && i.has("multicast::cluster")
             || i.opcode == "mapa"
             || i.opcode == "mbarrier"
                 && (i.has("expect_tx") && !i.has("arrive") || i.has("complete_tx"))
     };
-    if cfg.instructions.iter().any(|i| several(&i)) {
+    if cfg.instructions.iter().any(|i| several(i)) {
         return;
     }
     let told = |index: &usize| {
