@@ -96,19 +96,28 @@ def roofline(winner):
     return None
 
 
-def row(story, ceilings):
+def space(story):
+    """The space that the winner comes from."""
+    whats = [step["what"] for step in story["path"]]
+    return next(told[1] for what in whats if (told := re.match("space ([^,]+), knobs at their defaults", what)))
+
+
+def row(story, ceilings, named):
+    """`named`: the space is told too, for the task has another row."""
     winner = story["winner"]
     claim = winner.get("claim") or {"duels": [], "noise_floor": None, "winner": None}
-    measured = median(winner)  # as the default was
-    shown = time(claim["winner"]["median"] if claim["winner"] else measured)
+    measured = claim["winner"]["median"] if claim["winner"] else median(winner)
+    shown = time(measured)
     if (power := claim.get("power")) and power["limited"]:
-        shown = f"{time(power['winner']['sustained'])}, bursts {time(power['winner']['burst'])}"
+        # what the search measured of the default, and the roofline's clock, are those of bursts
+        measured = power["winner"]["burst"]
+        shown = f"{time(power['winner']['sustained'])}, bursts {time(measured)}"
     default = next((step["time"] for step in story["path"] if "knobs at their defaults" in step["what"]), None)
     duels = [against(duel) for duel in claim["duels"]]
     bound = roofline(winner)
     floor = claim["noise_floor"]
     return [
-        f"`{story['config']['task']}`",
+        f"`{story['config']['task']}`" + (f", space `{space(story)}`" if named else ""),
         shown,
         "<br>".join(duels) or "not measured",
         f"{default / measured:.1f}×" if default else "–",
@@ -179,14 +188,15 @@ def main():
     parser.add_argument("--ceilings", metavar="DOCTOR", help="what `warptree doctor --json` printed on that GPU")
     parser.add_argument("--tensor", action="store_true", help="the columns of kernels of the tensor cores")
     told = parser.parse_args()
-    stories = (asked(told.program, "show", trace) for trace in told.traces)
+    stories = [asked(told.program, "show", trace) for trace in told.traces]
     if told.tensor:
         return printed([TENSOR_HEAD, *map(tensor_row, stories)])
     ceilings = Ceilings(told.program, told.ceilings) if told.ceilings else None
     head = ["task", "winner", "against", "over the space's default", "of the roofline"]
     head += ["of the measured ceiling"] if ceilings else []
     head += ["noise floor", "kernels judged"]
-    printed([head, *(row(story, ceilings) for story in stories)])
+    tasks = [story["config"]["task"] for story in stories]
+    printed([head, *(row(story, ceilings, tasks.count(task) > 1) for story, task in zip(stories, tasks))])
 
 
 def printed(rows):

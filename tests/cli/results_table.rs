@@ -5,13 +5,44 @@ use std::process::{Command, Output};
 
 use serde_json::json;
 
-fn table(folder: &Path, arguments: &[&str]) -> Output {
+/// The traces of the README's tables, in the order of their rows.
+const SCALAR: [&str; 13] = [
+    "reduce_sum",
+    "transpose",
+    "sgemm",
+    "sgemm-tma",
+    "softmax",
+    "rms_norm-rows",
+    "silu",
+    "gelu",
+    "rope",
+    "stencil_5pt",
+    "fft_1024",
+    "splitk_gemm",
+    "conv2d_3x3",
+];
+const TENSOR: [&str; 11] = [
+    "gemm_bf16",
+    "gemm_bf16-m8192",
+    "gemm_bf16-m4096",
+    "gemm_bf16-m2048",
+    "gemm_bf16-m1024",
+    "gemm_bf16-m128",
+    "gemm_bf16-m16",
+    "attention_fwd",
+    "attention_fwd_causal",
+    "attention_bwd",
+    "attention_bwd_causal",
+];
+
+fn table(folder: &Path, arguments: &[&str], traces: &[&str]) -> Output {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let trace = |name: &&str| root.join(format!("traces/{name}-h200.jsonl.gz"));
     Command::new("python3")
         .arg(root.join("benches/results_table.py"))
         .arg(env!("CARGO_BIN_EXE_warptree"))
         .args(arguments)
-        .args(["transpose", "sgemm"].map(|task| root.join(format!("traces/{task}-h200.jsonl.gz"))))
+        .args(traces.iter().map(trace))
         .current_dir(folder)
         .output()
         .expect("python3 was there a moment ago")
@@ -38,8 +69,9 @@ fn winners_are_set_against_the_roofline_and_the_measured_ceiling() {
     if Command::new("python3").arg("--version").output().is_err() {
         return;
     }
+    const TWO: [&str; 2] = ["transpose", "sgemm"];
     let scratch = tempfile::tempdir().expect("scratch");
-    let plain = table(scratch.path(), &[]);
+    let plain = table(scratch.path(), &[], &TWO);
     let percent = |cell: &String| -> f64 {
         let number = cell.strip_suffix(" %").expect("a percentage");
         number.parse().expect("a number")
@@ -65,7 +97,7 @@ fn winners_are_set_against_the_roofline_and_the_measured_ceiling() {
         std::fs::write(scratch.path().join("doctor.json"), found.to_string()).expect("written");
     };
     doctor("NVIDIA H200");
-    let with = table(scratch.path(), &["--ceilings", "doctor.json"]);
+    let with = table(scratch.path(), &["--ceilings", "doctor.json"], &TWO);
     let measured = column(&with, "of the measured ceiling");
     for ((share, roofline), ceiling) in measured.iter().map(percent).zip(roofline).zip([0.9, 0.8]) {
         assert!(
@@ -75,10 +107,30 @@ fn winners_are_set_against_the_roofline_and_the_measured_ceiling() {
     }
 
     doctor("NVIDIA B200");
-    let other = table(scratch.path(), &["--ceilings", "doctor.json"]);
+    let other = table(scratch.path(), &["--ceilings", "doctor.json"], &TWO);
     let error = String::from_utf8_lossy(&other.stderr);
     assert!(
         !other.status.success() && error.contains("NVIDIA B200"),
         "{error}"
     );
+}
+
+#[test]
+fn the_readmes_tables_are_what_the_script_prints() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        return;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = std::fs::read_to_string(root.join("README.md")).expect("the README");
+    let ceilings: &[&str] = &["--ceilings", "traces/doctor-h200.json"];
+    for (arguments, traces) in [(ceilings, &SCALAR[..]), (&["--tensor"], &TENSOR)] {
+        let output = table(root, arguments, traces);
+        assert!(output.status.success(), "{output:?}");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let missing = printed.lines().find(|line| !readme.contains(line));
+        assert!(
+            readme.contains(&*printed),
+            "the first that differs: {missing:?}"
+        );
+    }
 }
