@@ -111,6 +111,23 @@ fn renderings() {
     }
 }
 
+#[test]
+fn the_example_that_documents_the_grammar_is_a_source() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("search_spaces/README.md");
+    let text = std::fs::read_to_string(readme).unwrap();
+    let (_, rest) = text.split_once("```ptx\n").expect("an example");
+    let (example, _) = rest.split_once("```").expect("its end");
+    let source = Source::parse(example).unwrap_or_else(|error| panic!("{error}"));
+    let points: Vec<_> = source.space().iter().collect();
+    assert_eq!(points.len(), 22, "4 x 3 x 2 without the two of 512 x 4");
+    for point in points {
+        let candidate = source.render(&point).unwrap_or_else(|e| panic!("{e}"));
+        assert!(candidate.module.is_ok(), "{:?}", candidate.module);
+        let sizes = BTreeMap::from([("n".to_owned(), 4096), ("sm_count".to_owned(), 132)]);
+        candidate.plan(&sizes).unwrap_or_else(|e| panic!("{e}"));
+    }
+}
+
 /// Parse, render, plan: the first error.
 fn first_error(text: &str) -> Option<SourceError> {
     let source = match Source::parse(text) {
