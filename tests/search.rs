@@ -287,16 +287,30 @@ fn a_suggested_setting_is_tried_first_and_an_impossible_one_is_ignored() {
         settings: vec![setting(3), setting(99)],
         ..root("seed", &grid("s", 4))
     };
-    let mut search = Search::new(budget(3), 3, vec![seed], &[]);
+    assert_eq!(first_values(seed, 2), [0, 3]);
+}
+
+#[test]
+fn what_a_source_wants_tried_comes_right_after_its_default() {
+    let knobs = "//@ knob a = 2 in {0, 1, 2, 3}\n//@ knob b = 0 in {0, 1}\n";
+    let own = source(&format!("{knobs}//@ try a=3\n//@ try a=1 b=1\n"));
+    let given = Setting::from([("a".to_owned(), KnobValue::Int(0))]);
+    let seed = Root {
+        settings: vec![given],
+        ..root("seed", &own)
+    };
+    assert_eq!(first_values(seed, 4), [2, 3, 1, 0]);
+}
+
+/// The first knob's value index in the first few settings that a root is asked to be judged with.
+fn first_values(root: Root, count: usize) -> Vec<u16> {
+    let mut search = Search::new(budget(count as u32 + 1), 3, vec![root], &[]);
     let (requests, _) = fill(&mut search);
-    let points: Vec<u16> = requests
-        .iter()
-        .map(|request| match request {
-            Request::Evaluate { point, .. } => point.0[0],
-            Request::Expand { .. } => panic!("no expander is in service"),
-        })
-        .collect();
-    assert_eq!(points[..2], [0, 3]);
+    let values = requests.iter().map(|request| match request {
+        Request::Evaluate { point, .. } => point.0[0],
+        Request::Expand { .. } => panic!("no expander is in service"),
+    });
+    values.take(count).collect()
 }
 
 /// Answers expansions from a script of (parent, children); evaluations by the source's own name.

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::error::{Finding, Place};
-use super::knob::{Knob, KnobValue};
+use super::knob::{Knob, KnobValue, Setting};
 use super::plan::DType;
 use super::scan::{Cursor, Field};
 use super::space::Require;
@@ -19,6 +19,7 @@ pub(super) struct Header {
     /// In the order of their definition.
     pub(super) lets: Vec<Let>,
     pub(super) requires: Vec<Require>,
+    pub(super) tries: Vec<Placed<Setting>>,
     pub(super) maxnreg: Option<Placed<Expr>>,
     pub(super) workspaces: Vec<WorkspaceLine>,
     pub(super) tensor_maps: Vec<TensorMapLine>,
@@ -76,7 +77,7 @@ pub(super) struct LaunchLine {
 }
 
 /// The kinds of header line, for error messages.
-const KINDS: &str = "about, knob, let, require, maxnreg, workspace, tensormap, launch";
+const KINDS: &str = "about, knob, let, require, try, maxnreg, workspace, tensormap, launch";
 
 /// Reads the header. Gives what could be read, the 1-based line on which the body begins (one past the end
 /// where there is none), and everything that is wrong.
@@ -154,6 +155,7 @@ impl Header {
             "knob" => self.knob(cursor)?,
             "let" => self.derived(cursor)?,
             "require" => self.require(cursor)?,
+            "try" => self.try_early(cursor, kind.place)?,
             "maxnreg" => self.maxnreg(cursor, kind.place)?,
             "workspace" => self.workspace(cursor)?,
             "tensormap" => self.tensor_map(cursor)?,
@@ -231,6 +233,29 @@ impl Header {
             condition: condition.value,
             why,
             line: Some(line),
+        });
+        Ok(())
+    }
+
+    /// `BN=16 EPILOGUE=direct`
+    fn try_early(&mut self, cursor: &mut Cursor<'_>, place: Place) -> Result<(), Finding> {
+        cursor.cut_comment();
+        let mut setting = Setting::new();
+        while !cursor.is_at_end() {
+            let name = cursor.word("a knob's name")?;
+            cursor.expect('=')?;
+            let value = cursor.literal("its value")?;
+            if setting.insert(name.value.clone(), value.value).is_some() {
+                let message = format!("`{}` has two values", name.value);
+                return Err(Finding::header(name.place, message));
+            }
+        }
+        if setting.is_empty() {
+            return Err(Finding::header(place, "nothing to try").help("write KNOB=VALUE …"));
+        }
+        self.tries.push(Placed {
+            value: setting,
+            place,
         });
         Ok(())
     }

@@ -7,6 +7,7 @@
 //! //@ knob BM = 64 in {32, 64, 128}            a value is an integer or text: ca, "L1::no_allocate"
 //! //@ let TILE = BM*BK                         over knobs, earlier values, sizes of the task, device facts
 //! //@ require BM*BN <= 16384  # why            over knobs, and values that need no launch
+//! //@ try BM=32 BK=64                          a setting to judge before the tuner chooses; the rest at its default
 //! //@ maxnreg CAP                              `.maxnreg` for every kernel; 0: none
 //! //@ workspace ws f32[ceil_div(n, TILE)] zero   or poison
 //! //@ tensormap map base=a dtype=bf16 dims=(K, M) strides=(K*2) box=(64, BM) swizzle=128 promotion=128 fill=zero
@@ -88,6 +89,21 @@ impl Source {
         )
         .and_then(|space| space.default_point().map(|_| space))
         .map_err(|error| SourceError::new(&text, vec![space_finding(&error)]))?;
+        let untriable: Vec<Finding> = header
+            .tries
+            .iter()
+            .filter_map(|tried| {
+                let point = space.point(&tried.value);
+                let valid = point.and_then(|point| space.require(&point, "the setting"));
+                Some(Finding::header(
+                    tried.place.clone(),
+                    valid.err()?.to_string(),
+                ))
+            })
+            .collect();
+        if !untriable.is_empty() {
+            return Err(SourceError::new(&text, untriable));
+        }
         Ok(Self {
             text,
             header: Arc::new(header),
@@ -99,6 +115,11 @@ impl Source {
     /// What the `//@ about` lines say.
     pub fn about(&self) -> String {
         self.header.about.join("\n")
+    }
+
+    /// Settings that its author wants tried early, for it was fast somewhere; what they leave out is at its default.
+    pub fn tries(&self) -> impl Iterator<Item = &Setting> {
+        self.header.tries.iter().map(|tried| &tried.value)
     }
 
     /// The settings it may be rendered with.

@@ -215,10 +215,15 @@ impl<'a> Cursor<'a> {
         found
     }
 
+    /// Whether nothing more follows.
+    pub(super) fn is_at_end(&mut self) -> bool {
+        self.skip();
+        self.at == self.end
+    }
+
     /// Nothing may follow.
     pub(super) fn end(&mut self) -> Result<(), Finding> {
-        self.skip();
-        if self.at == self.end {
+        if self.is_at_end() {
             return Ok(());
         }
         Err(self.unexpected("nothing more"))

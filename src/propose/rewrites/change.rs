@@ -208,8 +208,8 @@ fn frozen(source: &Source, candidate: &Candidate, edits: &[Edit]) -> Option<Stri
                 };
                 text.push_str(&format!("//@ knob {name} = {value} in {{{value}}}\n"));
             }
-            // The cap stands in the rendering.
-            (Some("maxnreg"), _) => {}
+            // The cap stands in the rendering, and there is nothing left to try.
+            (Some("maxnreg" | "try"), _) => {}
             _ => {
                 text.push_str(line);
                 text.push('\n');

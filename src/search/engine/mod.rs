@@ -96,6 +96,7 @@ impl Search {
         };
         for root in roots {
             let mut first: Vec<Point> = root.source.space().default_point().into_iter().collect();
+            first.extend(points(&root.source, root.source.tries()));
             first.extend(points(&root.source, &root.settings));
             match search.by_digest.get(&root.source.digest()) {
                 Some(&known) => {
@@ -359,10 +360,10 @@ impl Search {
 }
 
 /// The settings that are valid for a source, as points.
-fn points(source: &Source, settings: &[Setting]) -> Vec<Point> {
+fn points<'s>(source: &Source, settings: impl IntoIterator<Item = &'s Setting>) -> Vec<Point> {
     let space = source.space();
     settings
-        .iter()
+        .into_iter()
         .filter_map(|setting| space.point(setting).ok())
         .collect()
 }
