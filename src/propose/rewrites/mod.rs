@@ -9,6 +9,7 @@ mod change;
 mod contract;
 mod counted;
 mod dead_code;
+mod far_tiles;
 mod fences;
 mod header;
 mod hoist;
@@ -54,7 +55,7 @@ enum Rewrite {
 }
 
 /// In the order in which they are tried.
-const REWRITES: [Rewrite; 20] = [
+const REWRITES: [Rewrite; 21] = [
     Rewrite::Code(vectorise::changes),
     Rewrite::Code(pad_shared::changes),
     Rewrite::Code(predicate::changes),
@@ -62,6 +63,7 @@ const REWRITES: [Rewrite; 20] = [
     Rewrite::Code(split_wait::changes),
     Rewrite::Code(late_wait::changes),
     Rewrite::Code(fences::changes),
+    Rewrite::Code(far_tiles::changes),
     Rewrite::Code(unroll::changes),
     Rewrite::Code(prefetch::changes),
     Rewrite::Code(strength::changes),
