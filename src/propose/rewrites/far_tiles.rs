@@ -67,8 +67,8 @@ pub(super) fn changes(subject: &Subject<'_>) -> Vec<Change> {
 }
 
 /// What stands in front of a copy, and the registers it needs; `None` where no coordinate moves on.
-fn ahead(
-    kernel: &Kernel<'_>,
+fn ahead<'m>(
+    kernel: &Kernel<'m>,
     copy: usize,
     turns: i64,
     prefix: &str,
@@ -86,10 +86,17 @@ fn ahead(
     for (number, coordinate) in coordinates.iter().enumerate() {
         match coordinate {
             Operand::Name(name) => match moved_by(kernel, copy, name) {
-                Some(by) => {
+                Some(step) => {
                     let register = format!("{prefix}{number}");
-                    let away = by.checked_mul(turns)?;
-                    text.push_str(&format!("add.s32 {register}, {name}, {away};\n    "));
+                    let moved = match step {
+                        Step::Number(by) => {
+                            format!("add.s32 {register}, {name}, {}", by.checked_mul(turns)?)
+                        }
+                        Step::Register(by) => {
+                            format!("mad.lo.s32 {register}, {by}, {turns}, {name}")
+                        }
+                    };
+                    text.push_str(&format!("{moved};\n    "));
                     places.push(register.clone());
                     registers.push(register);
                 }
@@ -115,41 +122,64 @@ fn ahead(
     Some((edit, registers))
 }
 
-/// How far a turn moves what the copy reads in a register: its block only ever adds numbers to it, or makes it of
-/// another such register and a number.
-fn moved_by(kernel: &Kernel<'_>, copy: usize, name: &str) -> Option<i64> {
-    let block = kernel
-        .cfg
-        .block(kernel.cfg.block_of(copy))
-        .instructions
-        .clone();
-    let mut name = name;
-    for _ in 0..LONGEST {
+/// What a turn adds to a register.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step<'m> {
+    Number(i64),
+    Register(&'m str),
+}
+
+/// How far a turn moves what the copy reads in a register: its block only ever adds numbers to it, or once a register
+/// that it leaves alone, or makes it of another such register and a number.
+fn moved_by<'m>(kernel: &Kernel<'m>, copy: usize, name: &'m str) -> Option<Step<'m>> {
+    let block = kernel.cfg.block(kernel.cfg.block_of(copy));
+    let writers = |name: &str| -> Option<Vec<usize>> {
         (kernel.register_type(name)?.ends_with("32")).then_some(())?;
         let writers = kernel.writers.get(name)?.iter().copied();
-        let writers: Vec<usize> = writers.filter(|w| block.contains(w)).collect();
-        let sums: Option<Vec<(&str, i64)>> = writers.iter().map(|w| sum(kernel, *w)).collect();
+        Some(writers.filter(|w| block.instructions.contains(w)).collect())
+    };
+    let mut name = name;
+    for _ in 0..LONGEST {
+        let written = writers(name)?;
+        let sums: Option<Vec<(&str, Step<'_>)>> = written.iter().map(|w| sum(kernel, *w)).collect();
         let sums = sums?;
         if sums.iter().all(|(from, _)| *from == name) {
-            let all = sums.iter().map(|(_, by)| by).sum();
-            return (all != 0).then_some(all);
+            return match sums.as_slice() {
+                [(_, Step::Register(by))] if writers(by)?.is_empty() => Some(Step::Register(by)),
+                sums => {
+                    let numbers: Option<Vec<i64>> =
+                        sums.iter().map(|(_, by)| by.number()).collect();
+                    let all = numbers?.iter().sum();
+                    (all != 0).then_some(Step::Number(all))
+                }
+            };
         }
-        let made = writers
-            .iter()
-            .rev()
-            .find(|w| **w < copy && sum(kernel, **w).is_some_and(|(from, _)| from != name))?;
-        (name, _) = sum(kernel, *made)?;
+        let made = sums.iter().zip(&written).rev();
+        let mut made = made.filter(|((from, _), at)| **at < copy && *from != name);
+        let ((from, step), _) = made.next()?;
+        step.number()?;
+        name = from;
     }
     None
 }
 
-/// A register and a number whose sum an instruction leaves.
-fn sum<'m>(kernel: &Kernel<'m>, index: usize) -> Option<(&'m str, i64)> {
+impl Step<'_> {
+    fn number(self) -> Option<i64> {
+        match self {
+            Self::Number(by) => Some(by),
+            Self::Register(_) => None,
+        }
+    }
+}
+
+/// A register and what is added to it, where an instruction leaves their sum.
+fn sum<'m>(kernel: &Kernel<'m>, index: usize) -> Option<(&'m str, Step<'m>)> {
     let instruction = kernel.instruction(index);
     instruction.guard.is_none().then_some(())?;
     let (opcode, operands) = (instruction.opcode.as_str(), instruction.operands.as_slice());
     match (opcode, operands) {
-        ("mov", [_, Operand::Name(from)]) => Some((from, 0)),
+        ("mov", [_, Operand::Name(from)]) => Some((from, Step::Number(0))),
+        ("add", [_, Operand::Name(from), Operand::Name(by)]) => Some((from, Step::Register(by))),
         (
             "add" | "sub",
             [
@@ -159,7 +189,8 @@ fn sum<'m>(kernel: &Kernel<'m>, index: usize) -> Option<(&'m str, i64)> {
             ],
         ) => {
             let by = i64::from(i32::try_from(*by).ok()?);
-            Some((from, if opcode == "add" { by } else { -by }))
+            let by = if opcode == "add" { by } else { -by };
+            Some((from, Step::Number(by)))
         }
         _ => None,
     }
