@@ -1,8 +1,15 @@
 //! Fits the model's constants to the order of measured kernels. A task is scored by constants that were fitted
-//! without it; what ships is fitted to all.
+//! without any trace of it; what ships is fitted to all.
+//!
+//! What is maximised is smooth, so that one pair that changes places does not decide: a pair counts by a logistic
+//! function of the estimates' ratio. Tasks weigh alike however many traces they have, a trace below the bar weighs
+//! twice, and constants stay near what is known of the hardware unless the order gains by it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use rand::SeedableRng;
+use rand_distr::{Distribution as _, StandardNormal};
+use rand_pcg::Pcg64;
 use rayon::prelude::*;
 use warptree::sim::cost::{Constants, Limits};
 
@@ -11,24 +18,28 @@ use crate::score;
 
 /// What was measured or read in manuals before anything was fitted: a fit goes no further from it than it gains.
 const FACTS: Constants = Constants {
-    launch: 1.5e-6,
     dram_efficiency: 0.93,
-    dram_latency: 450e-9,
-    dependent: 4.5,
+    dram_latency: 400e-9,
+    dependent: 6.0,
     l2_bytes: 32.0,
-    issue: 0.85,
-    block: 110.0,
-    overlap: 2.0,
+    issue: 1.0,
+    block: 130.0,
+    overlap: 3.0,
+    uneven: 0.1,
 };
 /// Of the squared logarithms of what a fit changes.
-const TIED: f64 = 0.004;
-/// Of the spread of estimated over measured times, as logarithms: only the order is scored, but far pairs are
-/// easy.
-const SPREAD: f64 = 0.05;
-/// Of their median's distance from 1.
-const OFF: f64 = 0.02;
-/// Passes over the constants, each with smaller steps.
-const PASSES: i32 = 4;
+const TIED: f64 = 0.01;
+/// Of the logarithm of estimated over measured times, in the median.
+const OFF: f64 = 0.03;
+/// Concordance of a trace below which it weighs twice.
+const BAR: f64 = 0.85;
+/// Ratio of two estimates, as a logarithm, at which their order is nearly sure.
+const SURE: f64 = 0.02;
+/// Starts of a fit besides the facts.
+const STARTS: u64 = 2;
+/// Spread of those starts, and first and last step, as logarithms.
+const SPREAD: f64 = 0.25;
+const STEPS: std::ops::Range<f64> = 0.01..0.3;
 
 /// Constants for each ranking that were fitted to all others' tasks.
 pub fn without_each(rankings: &[Ranking], limits: &Limits) -> Vec<Constants> {
@@ -59,55 +70,105 @@ fn fit_on(rankings: &[Ranking]) -> impl Iterator<Item = &Ranking> {
     rankings.iter().filter(|ranking| !ranking.wgmma)
 }
 
+/// The best of several starts, each by steps along one constant at a time.
 fn fit(rankings: &[&Ranking], limits: &Limits) -> Constants {
-    let mut best = values(&FACTS);
-    let mut gained = gain(rankings, limits, &best);
-    for pass in 0..PASSES {
-        let step = 1.0 + 0.5 * 0.6f64.powi(pass);
-        for which in 0..best.len() {
-            for factor in [step, 1.0 / step] {
-                loop {
-                    let mut tried = best;
-                    tried[which] *= factor;
-                    let gain = gain(rankings, limits, &tried);
-                    if gain <= gained + 1e-6 {
+    let known: Vec<Known> = rankings.iter().map(|ranking| Known::of(ranking)).collect();
+    let mut weights: BTreeMap<&str, f64> = BTreeMap::new();
+    for ranking in rankings {
+        *weights.entry(&ranking.task).or_insert(0.0) += 1.0;
+    }
+    let gain = |moved: &[f64; 8]| {
+        let constants = moved_from_facts(moved);
+        let sum: f64 = std::iter::zip(rankings, &known)
+            .map(|(ranking, known)| {
+                known.score(&ranking.estimates(limits, &constants)) / weights[&*ranking.task]
+            })
+            .sum();
+        sum / weights.len().max(1) as f64 - TIED * moved.iter().map(|m| m * m).sum::<f64>()
+    };
+    let mut best = ([0.0; 8], f64::NEG_INFINITY);
+    for start in 0..=STARTS {
+        let mut rng = Pcg64::seed_from_u64(start);
+        let mut at = [0.0; 8];
+        if start > 0 {
+            at = at.map(|_: f64| {
+                let drawn: f64 = StandardNormal.sample(&mut rng);
+                SPREAD * drawn
+            });
+        }
+        let mut gained = gain(&at);
+        let mut step = STEPS.end;
+        while step > STEPS.start {
+            let mut better = false;
+            for which in 0..at.len() {
+                for by in [step, -step] {
+                    let mut tried = at;
+                    tried[which] += by;
+                    let gain = gain(&tried);
+                    if gain > gained + 1e-7 {
+                        (at, gained, better) = (tried, gain, true);
                         break;
                     }
-                    (best, gained) = (tried, gain);
                 }
             }
+            if !better {
+                step /= 2.0;
+            }
+        }
+        if gained > best.1 {
+            best = (at, gained);
         }
     }
-    constants(&best)
+    moved_from_facts(&best.0)
 }
 
-fn gain(rankings: &[&Ranking], limits: &Limits, tried: &[f64; 8]) -> f64 {
-    let constants = constants(tried);
-    let sum: f64 = rankings
-        .iter()
-        .map(|ranking| {
-            let estimates = ranking.estimates(limits, &constants);
-            let measured = ranking.measured();
-            let mut off: Vec<f64> = std::iter::zip(&estimates, &measured)
-                .map(|(estimate, measured)| (estimate * 1e9 / measured).ln())
-                .collect();
-            off.sort_by(f64::total_cmp);
-            let count = off.len().max(1) as f64;
-            let mean = off.iter().sum::<f64>() / count;
-            let spread = (off.iter().map(|o| (o - mean).powi(2)).sum::<f64>() / count).sqrt();
-            let median = off.get(off.len() / 2).copied().unwrap_or(0.0);
-            score::concordance(&measured, &estimates).0 - SPREAD * spread - OFF * median.abs()
-        })
-        .sum();
-    let moved: f64 = std::iter::zip(tried, values(&FACTS))
-        .map(|(tried, fact)| (tried / fact).ln().powi(2))
-        .sum();
-    sum / rankings.len().max(1) as f64 - TIED * moved
+/// What of a ranking does not change from one try to the next.
+struct Known {
+    /// The slower and the faster one of each pair that is apart.
+    pairs: Vec<(usize, usize)>,
+    measured: Vec<f64>,
+}
+
+impl Known {
+    fn of(ranking: &Ranking) -> Self {
+        let measured = ranking.measured();
+        Self {
+            pairs: score::apart(&measured).collect(),
+            measured,
+        }
+    }
+
+    fn score(&self, estimates: &[f64]) -> f64 {
+        if self.pairs.is_empty() {
+            return 0.0;
+        }
+        let logs: Vec<f64> = estimates.iter().map(|estimate| estimate.ln()).collect();
+        let right: f64 = self
+            .pairs
+            .iter()
+            .map(|&(slow, fast)| 1.0 / (1.0 + (-(logs[slow] - logs[fast]) / SURE).exp()))
+            .sum();
+        let right = right / self.pairs.len() as f64;
+        let mut off: Vec<f64> = std::iter::zip(estimates, &self.measured)
+            .map(|(estimate, measured)| (estimate * 1e9 / measured).ln())
+            .collect();
+        off.sort_by(f64::total_cmp);
+        let median = off.get(off.len() / 2).copied().unwrap_or(0.0);
+        right - (BAR - right).max(0.0) - OFF * median.abs()
+    }
+}
+
+/// The constants that lie so far from the facts, as logarithms.
+fn moved_from_facts(moved: &[f64; 8]) -> Constants {
+    let mut values = values(&FACTS);
+    for (value, moved) in values.iter_mut().zip(moved) {
+        *value *= moved.exp();
+    }
+    constants(&values)
 }
 
 fn values(constants: &Constants) -> [f64; 8] {
     let Constants {
-        launch,
         dram_efficiency,
         dram_latency,
         dependent,
@@ -115,9 +176,9 @@ fn values(constants: &Constants) -> [f64; 8] {
         issue,
         block,
         overlap,
+        uneven,
     } = *constants;
     [
-        launch,
         dram_efficiency,
         dram_latency,
         dependent,
@@ -125,12 +186,12 @@ fn values(constants: &Constants) -> [f64; 8] {
         issue,
         block,
         overlap,
+        uneven,
     ]
 }
 
 fn constants(values: &[f64; 8]) -> Constants {
     let [
-        launch,
         dram_efficiency,
         dram_latency,
         dependent,
@@ -138,9 +199,9 @@ fn constants(values: &[f64; 8]) -> Constants {
         issue,
         block,
         overlap,
+        uneven,
     ] = *values;
     Constants {
-        launch,
         dram_efficiency,
         dram_latency,
         dependent,
@@ -148,5 +209,6 @@ fn constants(values: &[f64; 8]) -> Constants {
         issue,
         block,
         overlap,
+        uneven,
     }
 }

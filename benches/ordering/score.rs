@@ -6,26 +6,30 @@ use rand_pcg::Pcg64;
 /// Pairs closer than this share of the faster one's time say nothing.
 const APART: f64 = 0.05;
 
-/// Share of the pairs that are apart which `estimates` order rightly, and how many there are.
-pub fn concordance(measured: &[f64], estimates: &[f64]) -> (f64, usize) {
-    let (mut right, mut pairs) = (0.0, 0);
-    for i in 0..measured.len() {
-        for j in 0..i {
+/// The slower and the faster one of each pair that is apart.
+pub fn apart(measured: &[f64]) -> impl Iterator<Item = (usize, usize)> {
+    (0..measured.len()).flat_map(move |i| {
+        (0..i).filter_map(move |j| {
             let (slow, fast) = if measured[i] > measured[j] {
                 (i, j)
             } else {
                 (j, i)
             };
-            if measured[slow] <= measured[fast] * (1.0 + APART) {
-                continue;
-            }
-            pairs += 1;
-            right += match estimates[slow].partial_cmp(&estimates[fast]) {
-                Some(std::cmp::Ordering::Greater) => 1.0,
-                Some(std::cmp::Ordering::Equal) | None => 0.5,
-                Some(std::cmp::Ordering::Less) => 0.0,
-            };
-        }
+            (measured[slow] > measured[fast] * (1.0 + APART)).then_some((slow, fast))
+        })
+    })
+}
+
+/// Share of the pairs that are apart which `estimates` order rightly, and how many there are.
+pub fn concordance(measured: &[f64], estimates: &[f64]) -> (f64, usize) {
+    let (mut right, mut pairs) = (0.0, 0);
+    for (slow, fast) in apart(measured) {
+        pairs += 1;
+        right += match estimates[slow].partial_cmp(&estimates[fast]) {
+            Some(std::cmp::Ordering::Greater) => 1.0,
+            Some(std::cmp::Ordering::Equal) | None => 0.5,
+            Some(std::cmp::Ordering::Less) => 0.0,
+        };
     }
     (right / f64::max(1.0, pairs as f64), pairs)
 }

@@ -1,19 +1,22 @@
 //! Counts to an estimated time on a named GPU. An order among kernels, never a claim: each limit is a simple
 //! bound, their constants are global, and no task is known here.
 //!
-//! T = launch + ‖issue, arithmetic pipes, load/store unit, shared memory, L2, device memory, latency, atomics,
-//! starting blocks‖, the norm of a power a little above 2: units overlap, but never wholly. The eight
-//! [`Constants`] are fitted; the other numbers here are facts of the hardware.
+//! A block that is alone on its SM is worked at and waits in turn; others are worked at meanwhile. So
+//! T = launch + own + ‖rest, waits‖: *own* is the share of the work that hides no wait, since those who wait do it
+//! themselves; the *rest* is what others do. Work is ‖issue, arithmetic pipes, load/store unit, shared memory, L2,
+//! device memory, atomics, starting blocks‖. Both are norms of a power above 2: units overlap, but never wholly. The
+//! eight [`Constants`] are fitted; the other numbers here are facts of the hardware.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::Serialize;
 
 use super::counts::Counts;
+use super::flow::{Distance, distance, live, width};
 use super::machine::Launch;
 use super::memory::Touched;
-use super::mix::{MOST_LOADS, Pipe, mix};
-use super::op::{Op, Program};
+use super::mix::{MOST_LOADS, MOST_PARALLEL, Pipe, mix};
+use super::op::{AsyncOp, Mbarrier, MbarrierAction, Op, Program};
 
 /// Facts of a GPU that the model needs.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +49,6 @@ pub struct Limits {
 /// is scored by constants that were fitted on it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Constants {
-    /// Seconds of a launch that does nothing.
-    pub launch: f64,
     /// Share of the theoretical bandwidth of device memory, as it enters the sum.
     pub dram_efficiency: f64,
     /// Seconds from a load to its data, from device memory under load.
@@ -62,34 +63,37 @@ pub struct Constants {
     pub block: f64,
     /// How units overlap: the time is the norm of this power over theirs; 1 would be their sum.
     pub overlap: f64,
+    /// Share of device memory's time that is added where all blocks run at once: nobody then takes over from an SM
+    /// that gets fewer bytes. Less by as many times as the grid is larger.
+    pub uneven: f64,
 }
 
 impl Default for Constants {
     /// Fitted on 2026-11-30 to traces of an H200.
     fn default() -> Self {
         Self {
-            launch: 1.56e-6,
-            dram_efficiency: 0.91,
-            dram_latency: 450e-9,
-            dependent: 2.31,
-            l2_bytes: 32.0,
-            issue: 1.27,
-            block: 110.0,
-            overlap: 2.71,
+            dram_efficiency: 1.0,
+            dram_latency: 510e-9,
+            dependent: 7.66,
+            l2_bytes: 34.5,
+            issue: 1.04,
+            block: 121.0,
+            overlap: 3.17,
+            uneven: 0.13,
         }
     }
 }
 
-/// Independent instructions that schedules find for a warp, at most.
-const MOST_PARALLEL: f64 = 4.0;
+/// Seconds of a launch that does nothing.
+const LAUNCH: f64 = 1.5e-6;
 /// Latency of the L2 over that of device memory.
-const L2_LATENCY: f64 = 0.5;
+const L2_LATENCY: f64 = 0.4;
 /// Cycles to data in the first level or in shared memory.
 const NEAR_LATENCY: f64 = 30.0;
 /// Cycles from the last warp's arrival at a barrier until all go on at full pace.
 const BARRIER: f64 = 60.0;
-/// Steps in which the distance between a load and its use is counted.
-const AHEAD: f64 = 4.0;
+/// Cycles from the phase's end to the first instruction of a warp that waits for an mbarrier.
+const ARRIVAL: f64 = 60.0;
 /// Atomics on one address that the L2 does in a cycle.
 const ATOMICS: f64 = 0.5;
 /// Share of further uses that miss an L2 which their buffers do not fit, at most.
@@ -138,7 +142,7 @@ pub struct Parts {
     pub l2: f64,
     /// Device memory.
     pub dram: f64,
-    /// Waiting with nothing else to run.
+    /// Waiting with nothing of one's own to run.
     pub latency: f64,
     /// Atomics on one address.
     pub atomics: f64,
@@ -252,9 +256,12 @@ pub struct Facts {
     pub chain: f64,
     /// Times that a warp waits for a load out of the first level or shared memory.
     pub near: f64,
-    /// The same from beyond the first level: how often, and how long a chain of dependent instructions stands
-    /// between the load and what wants its value.
-    pub far: Vec<(f64, f64)>,
+    /// The same from beyond the first level.
+    pub far: Vec<Wait>,
+    /// Of the longest warp over the average one.
+    pub longest: f64,
+    /// Times that a warp waits for an mbarrier.
+    pub arrivals: f64,
     /// Barriers of a block.
     pub barriers: f64,
     /// Bytes a warp has in flight while it waits.
@@ -271,6 +278,17 @@ pub struct Facts {
     pub wasted: f64,
 }
 
+/// Loads beyond the first level that a warp waits for.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Wait {
+    /// How often.
+    pub times: f64,
+    /// Dependent instructions between the load and what wants its value.
+    pub chain: f64,
+    /// Instructions between them.
+    pub slots: f64,
+}
+
 /// Reads a launch's facts.
 pub fn facts(work: &Work<'_>, limits: &Limits) -> Facts {
     let Work {
@@ -283,7 +301,7 @@ pub fn facts(work: &Work<'_>, limits: &Limits) -> Facts {
     let ran = counts.blocks.max(1) as f64;
     let threads: u32 = launch.block.iter().product();
     let warps = f64::from(threads.div_ceil(32));
-    let mix = mix(program);
+    let mixes = mix(program);
     let mut facts = Facts {
         resident: resident(limits, program, launch, work.registers),
         blocks: total,
@@ -298,6 +316,8 @@ pub fn facts(work: &Work<'_>, limits: &Limits) -> Facts {
         chain: 0.0,
         near: 0.0,
         far: Vec::new(),
+        longest: (counts.longest_warp as f64 * warps / counts.instructions.max(1) as f64).max(1.0),
+        arrivals: 0.0,
         barriers: counts.barriers as f64 / ran,
         in_flight: 0.0,
         read: 0.0,
@@ -306,11 +326,13 @@ pub fn facts(work: &Work<'_>, limits: &Limits) -> Facts {
         atomics: counts.hottest_atomic as f64 * total / ran,
         wasted: 0.0,
     };
+    let ran_by: Vec<f64> = counts.by_pc.iter().map(|line| line.warps as f64).collect();
+    let spare = spare(program, work.registers, &ran_by);
     let mut pipes = [0.0; Pipe::COUNT];
     let mut groups: BTreeMap<usize, Group> = BTreeMap::new();
     let (mut bytes, mut sectors) = (0.0, 0.0);
     let (mut weighted, mut requests) = (0.0, 0.0);
-    for (pc, (line, mix)) in counts.by_pc.iter().zip(&mix).enumerate() {
+    for (pc, (line, mix)) in counts.by_pc.iter().zip(&mixes).enumerate() {
         let times = line.warps as f64 / ran;
         facts.slots += times * mix.slots;
         if let Some(pipe) = mix.pipe {
@@ -332,35 +354,48 @@ pub fn facts(work: &Work<'_>, limits: &Limits) -> Facts {
             let missed = times / warps * missed as f64 / line.sectors.max(1) as f64;
             let group = groups.entry(mix.group).or_default();
             group.loads += 1.0;
+            for &register in &program.depends[pc].writes {
+                group.loaded += f64::from(width(register));
+                if group.registers.insert(register) {
+                    group.distinct += f64::from(width(register));
+                }
+            }
             group.waits = group.waits.max(times / warps);
             // Other instructions of the warp go on until the value is wanted.
             if missed > group.far {
                 group.far = missed;
-                group.ahead = mix.ahead / mix.parallel.clamp(1.0, MOST_PARALLEL);
+                group.distance = distance(program, &mixes, &ran_by, pc);
             }
             if line.sectors > 0 && line.requests > 0 {
                 weighted += line.bytes as f64 * mix.overlapped;
                 requests += line.requests as f64;
             }
         }
+        if waits_for_mbarrier(&program.code[pc].op) {
+            facts.arrivals += times / warps;
+        }
         if line.sectors > 0 {
             bytes += line.bytes as f64;
             sectors += line.sectors as f64;
         }
     }
-    let mut far: BTreeMap<u64, f64> = BTreeMap::new();
     for group in groups.values() {
-        // More loads than registers allow in flight are so many groups.
-        let rounds = (group.loads / MOST_LOADS).max(1.0);
-        facts.near += (group.waits - group.far) * rounds;
+        // As many are under way as find registers.
+        let each = (group.loaded / group.loads).max(1.0);
+        let at_once = ((group.distinct + spare) / each).clamp(1.0, MOST_LOADS);
+        let rounds = (group.loads / at_once).max(1.0);
+        // Values that go to registers in use come while others are worked with, where there is room for them.
+        let reuses = (group.loaded / group.distinct.max(1.0) - 1.0).max(0.0);
+        let late = (1.0 - spare / group.distinct.max(1.0)).clamp(0.0, 1.0);
+        facts.near += (group.waits - group.far) * (1.0 + reuses * late);
         if group.far > 0.0 {
-            *far.entry((group.ahead / AHEAD) as u64).or_insert(0.0) += group.far * rounds;
+            facts.far.push(Wait {
+                times: group.far * rounds,
+                chain: group.distance.chain,
+                slots: group.distance.slots,
+            });
         }
     }
-    facts.far = far
-        .into_iter()
-        .map(|(ahead, times)| (times, ahead as f64 * AHEAD))
-        .collect();
     facts.pipe = Pipe::ALL
         .iter()
         .map(|&pipe| pipes[pipe as usize] * 32.0 / pipe.lanes(limits))
@@ -386,12 +421,45 @@ pub fn facts(work: &Work<'_>, limits: &Limits) -> Facts {
 #[derive(Default)]
 struct Group {
     loads: f64,
+    /// 32-bit registers that they write, each as often as one of them does.
+    loaded: f64,
+    /// The same, each once.
+    distinct: f64,
+    /// Those.
+    registers: HashSet<u32>,
     /// How often a warp waits for them.
     waits: f64,
     /// How often for one that missed the first level.
     far: f64,
-    /// Instructions between that one and the use of its value.
-    ahead: f64,
+    /// Between that one and the use of its value.
+    distance: Distance,
+}
+
+/// Registers that hold nothing wanted later, where what is wanted is most; less than none where it can not be as much
+/// as it seems. Plenty where the assembler was not asked.
+fn spare(program: &Program, launched: Option<u32>, ran: &[f64]) -> f64 {
+    let asked = program.code.iter().filter_map(|instr| match &instr.op {
+        Op::Async(op) => match op.as_ref() {
+            AsyncOp::SetRegisters { count, more: true } => Some(*count),
+            _ => None,
+        },
+        _ => None,
+    });
+    let Some(registers) = asked.max().or(launched) else {
+        return f64::INFINITY;
+    };
+    let live = std::iter::zip(live(program), ran)
+        .filter(|(_, ran)| **ran > 0.0)
+        .map(|(live, _)| live)
+        .max();
+    f64::from(registers) - f64::from(live.unwrap_or(0))
+}
+
+fn waits_for_mbarrier(op: &Op) -> bool {
+    matches!(op, Op::Async(op) if matches!(
+        op.as_ref(),
+        AsyncOp::Mbarrier(Mbarrier { action: MbarrierAction::Wait { .. }, .. })
+    ))
 }
 
 /// A load that leaves the first level alone.
@@ -414,9 +482,11 @@ impl Facts {
     /// The launch's time.
     pub fn estimate(&self, limits: &Limits, constants: &Constants) -> Estimate {
         let resident = &self.resident;
-        // The busiest SM's share of the grid, in blocks, and how full the waves are.
+        // The busiest SM's share of the grid, in blocks, and how many of them it has at once.
         let at_once = limits.sm_count * f64::from(resident.blocks.max(1));
         let per_sm = (self.blocks / limits.sm_count).ceil();
+        let blocks = f64::from(resident.blocks.max(1)).min(per_sm).max(1.0);
+        let warps = f64::from(resident.warps.max(1));
         let waves = (self.blocks / at_once).ceil().max(1.0);
         let cycle = 1.0 / limits.clock;
 
@@ -432,35 +502,51 @@ impl Facts {
         };
         let dram_bytes = self.read + again * spilled + self.written;
         let dram_share = (dram_bytes / through_l2.max(1.0)).min(1.0);
-        let far = constants.dram_latency * (L2_LATENCY * (1.0 - dram_share) + dram_share);
-        let exposed: f64 = self
-            .far
-            .iter()
-            .map(|(times, ahead)| times * (far - ahead * constants.dependent * cycle).max(0.0))
-            .sum();
-        let latency =
-            (self.chain * constants.dependent + self.near * NEAR_LATENCY + self.barriers * BARRIER)
-                * cycle
-                + exposed;
-        let parts = Parts {
+        let uneven = constants.uneven / (self.blocks / at_once).max(1.0);
+        let mut parts = Parts {
             issue: self.slots * per_sm / 4.0 / constants.issue * cycle,
             pipe: self.pipe * per_sm * cycle,
             global: self.lines * per_sm * cycle,
             shared: self.wavefronts * per_sm * cycle,
             l2: (sectors + self.bulk / 2.0) * 32.0 * per_sm / constants.l2_bytes * cycle,
-            dram: dram_bytes / (limits.bandwidth * constants.dram_efficiency),
-            latency: latency * waves,
+            dram: dram_bytes / (limits.bandwidth * constants.dram_efficiency) * (1.0 + uneven),
+            latency: 0.0,
             atomics: self.atomics / ATOMICS * cycle,
             blocks: per_sm * constants.block * cycle,
         };
-        let together = parts
-            .named()
+        let norm = |parts: &[f64]| {
+            let sum: f64 = parts.iter().map(|part| part.powf(constants.overlap)).sum();
+            sum.powf(1.0 / constants.overlap)
+        };
+        let work = norm(&parts.named().map(|(_, seconds)| seconds));
+        // Warps of a block that wait oftener than they meet wait each on its own.
+        let far_waits: f64 = self.far.iter().map(|wait| wait.times).sum();
+        let apart = if far_waits > 0.0 {
+            (far_waits / self.barriers).clamp(1.0, (warps / blocks).max(1.0))
+        } else {
+            1.0
+        };
+        let own = work / (blocks * apart);
+
+        let far = constants.dram_latency * (L2_LATENCY * (1.0 - dram_share) + dram_share);
+        let exposed: f64 = self
+            .far
             .iter()
-            .map(|(_, seconds)| seconds.powf(constants.overlap))
-            .sum::<f64>()
-            .powf(1.0 / constants.overlap);
+            .map(|wait| {
+                // Until the value is wanted, the warp goes on as fast as its own chain and the others let it.
+                let alone = wait.chain * constants.dependent;
+                let among = wait.slots * warps / 4.0 / constants.issue;
+                wait.times * (far - alone.max(among) * cycle).max(0.0)
+            })
+            .sum();
+        let near = self.near * NEAR_LATENCY + self.arrivals * ARRIVAL;
+        let met = self.barriers * BARRIER + constants.block;
+        let rounds = per_sm / blocks;
+        let chain = rounds * self.chain * constants.dependent * self.longest * cycle;
+        parts.latency = rounds * ((near * self.longest + met) * cycle + exposed * self.longest)
+            + (chain - own).max(0.0);
         Estimate {
-            seconds: constants.launch + together,
+            seconds: LAUNCH + own + norm(&[work - own, parts.latency]),
             parts,
             scale: self.scale,
             dram_bytes,

@@ -6,13 +6,18 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::cost::Limits;
 use super::float::Format;
-use super::op::{Access, Alu, AsyncOp, FloatOp, FloatUnary, IntOp, Mma, Op, Program, Space, Width};
+use super::op::{
+    Access, Alu, AsyncOp, CvtType, FloatOp, FloatUnary, IntOp, Mma, Op, Program, Space, Width,
+};
 
 /// Instructions that a branch skips, at most, where the assembler puts them under its condition instead.
 const MOST_PREDICATED: usize = 7;
 
 /// Most loads that registers allow in flight.
 pub(super) const MOST_LOADS: f64 = 16.0;
+
+/// Independent instructions that schedules find for a warp, at most.
+pub(super) const MOST_PARALLEL: f64 = 4.0;
 
 /// Share of the tensor cores' rate that `mma` reaches where they are made for larger products.
 const MMA_SHARE: f64 = 0.62;
@@ -67,8 +72,6 @@ pub(crate) struct Mix {
     pub overlapped: f64,
     /// Number of the first of them: they are waited for together.
     pub group: usize,
-    /// Machine instructions from a load to the first one of its basic block that wants its value, or to the end.
-    pub ahead: f64,
 }
 
 /// Costs of a program's instructions, in order.
@@ -79,14 +82,13 @@ pub(crate) fn mix(program: &Program) -> Vec<Mix> {
         for mix in &mut out[block.clone()] {
             mix.parallel = parallel;
         }
-        group_loads(program, &mut out, block.clone());
-        look_ahead(program, &mut out, block);
+        group_loads(program, &mut out, block);
     }
     out
 }
 
 /// What is scheduled together: from one branch or target of a branch to the next, short branches left out.
-fn basic_blocks(program: &Program) -> Vec<std::ops::Range<usize>> {
+pub(super) fn basic_blocks(program: &Program) -> Vec<std::ops::Range<usize>> {
     let mut starts: BTreeSet<usize> = program.functions.iter().map(|f| f.entry as usize).collect();
     for (pc, instr) in program.code.iter().enumerate() {
         match &instr.op {
@@ -150,31 +152,6 @@ fn parallelism(program: &Program, mix: &[Mix], block: std::ops::Range<usize>) ->
         }
     }
     if longest > 0.0 { sum / longest } else { 1.0 }
-}
-
-/// How far ahead of its use each load stands.
-fn look_ahead(program: &Program, mix: &mut [Mix], block: std::ops::Range<usize>) {
-    let mut awaited: HashMap<u32, usize> = HashMap::new();
-    let mut since: HashMap<usize, f64> = HashMap::new();
-    let mut slots = 0.0;
-    for pc in block {
-        let depends = &program.depends[pc];
-        for register in depends.reads.iter().chain(&depends.writes) {
-            if let Some(load) = awaited.remove(register)
-                && let Some(start) = since.remove(&load)
-            {
-                mix[load].ahead = slots - start;
-            }
-        }
-        slots += mix[pc].slots;
-        if matches!(&program.code[pc].op, Op::Load(access) if counted(access)) {
-            since.insert(pc, slots);
-            awaited.extend(depends.writes.iter().map(|&register| (register, pc)));
-        }
-    }
-    for (load, start) in since {
-        mix[load].ahead = slots - start;
-    }
 }
 
 /// Loads of a basic block overlap unless one's address depends on another, or a barrier or a store that
@@ -329,12 +306,13 @@ fn cost(op: &Op) -> Mix {
         parallel: 1.0,
         overlapped: 0.0,
         group: 0,
-        ahead: 0.0,
     }
 }
 
 fn arithmetic(alu: &Alu) -> (f64, Option<Pipe>, f64) {
     let int = |n: f64| (n, Some(Pipe::Int), n);
+    // Products of integers go through the fp32 pipe, at half its rate.
+    let product = |n: f64| (n, Some(Pipe::Fp32), 2.0 * n);
     let float = |format: Format, n: f64| {
         let pipe = match format {
             Format::F32 => Pipe::Fp32,
@@ -347,20 +325,21 @@ fn arithmetic(alu: &Alu) -> (f64, Option<Pipe>, f64) {
         Alu::Int { width, op, .. } => match (op, width) {
             (IntOp::Div | IntOp::Rem, Width::B64) => int(70.0),
             (IntOp::Div | IntOp::Rem, _) => int(20.0),
-            (IntOp::MulLo | IntOp::MulHi, Width::B64) => int(4.0),
+            (IntOp::MulLo | IntOp::MulHi, Width::B64) => product(4.0),
+            (IntOp::MulLo | IntOp::MulHi, Width::B16 | Width::B32) => product(1.0),
             (_, Width::B64) => int(2.0),
             (_, Width::B16 | Width::B32) => int(1.0),
         },
-        Alu::AddSat { .. }
-        | Alu::Mul24 { .. }
+        Alu::AddSat { .. } => int(1.0),
+        Alu::Mul24 { .. }
         | Alu::Mad {
             width: Width::B16 | Width::B32,
             ..
-        } => int(1.0),
+        } => product(1.0),
         Alu::Mad {
             width: Width::B64, ..
-        } => int(4.0),
-        Alu::MulWide { .. } | Alu::MadWide { .. } => int(1.0),
+        } => product(4.0),
+        Alu::MulWide { .. } | Alu::MadWide { .. } => product(1.0),
         Alu::Beside { .. } | Alu::Mask { .. } => int(1.0),
         Alu::IntUnary { .. } | Alu::Sad { .. } | Alu::Bfe { .. } | Alu::Bfi { .. } => int(1.0),
         Alu::BitQuery { .. } => (1.0, Some(Pipe::Special), 1.0),
@@ -411,9 +390,30 @@ fn arithmetic(alu: &Alu) -> (f64, Option<Pipe>, f64) {
         | Alu::Pack { .. }
         | Alu::Unpack { .. }
         | Alu::Cvta { .. } => (0.0, None, 0.0),
-        Alu::Convert { .. }
-        | Alu::ConvertPacked { .. }
-        | Alu::ToSmall { .. }
+        Alu::Convert { cvt, .. } => match (cvt.from, cvt.to) {
+            // A wider register of zeros beside it, or a half left out.
+            (
+                CvtType::Int {
+                    bits: 32,
+                    signed: false,
+                },
+                CvtType::Int { bits: 64, .. },
+            )
+            | (CvtType::Int { bits: 64, .. }, CvtType::Int { bits: 32, .. })
+                if !cvt.sat =>
+            {
+                (0.0, None, 0.0)
+            }
+            (CvtType::Int { .. }, CvtType::Int { .. })
+            | (CvtType::Float(Format::F32), CvtType::Float(Format::F16 | Format::Bf16))
+            | (CvtType::Float(Format::Bf16), CvtType::Float(Format::F32)) => int(1.0),
+            (CvtType::Float(Format::F16), CvtType::Float(Format::F32)) => float(Format::F16, 1.0),
+            (CvtType::Int { .. } | CvtType::Float(_), CvtType::Int { .. } | CvtType::Float(_)) => {
+                (1.0, Some(Pipe::Special), 1.0)
+            }
+        },
+        Alu::ConvertPacked { .. } => int(1.0),
+        Alu::ToSmall { .. }
         | Alu::FromSmall { .. }
         | Alu::PackSaturated { .. }
         | Alu::ToTf32 { .. } => (1.0, Some(Pipe::Special), 1.0),

@@ -14,6 +14,7 @@ mod executed;
 mod finding;
 mod float;
 mod flops;
+mod flow;
 mod footprint;
 mod machine;
 mod memory;
