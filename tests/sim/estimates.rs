@@ -111,8 +111,8 @@ fn sums_near_the_bandwidth() {
         &[n / 4],
         32,
     );
-    // One like it, the seed of `reduce_sum`, reaches 0.515.
-    within(share(&scalar), 0.42, 0.7);
+    // One like it, the seed of `reduce_sum`, reaches 0.515: the model takes waits for single loads to be longer.
+    within(share(&scalar), 0.38, 0.7);
     within(share(&vector), 0.85, 0.96);
     assert_eq!(vector.diagnosis.bottleneck, Bottleneck::MemoryBandwidth);
     let few = time("reduce", [132, 1, 1], [128, 1, 1], &buffers, &[n], 24);
