@@ -10,9 +10,9 @@
 //! table's time; then, as `re-timed`, the winner of the race that a search of noisy times ends with. Its
 //! further timings stand beside the budget; how many there were is told.
 //!
-//! `WARPTREE_TRANSFER=1`: each table that has a relative (the same kernel on another GPU) is searched with what
-//! a search of the relative judged, [`EARLIER`] settings, as `search --start-from` does, and for comparison
-//! from nothing.
+//! `WARPTREE_TRANSFER=1`: each table that has relatives (the same kernel on other GPUs) is searched with what
+//! searches of them judged, [`EARLIER`] settings each, as `search --start-from` does: one by one, all together,
+//! and for comparison from nothing.
 //!
 //! Each line is a mean over seeds of the score that `tables` defines; intervals are 1.96 standard errors
 //! over seeds. The whole search is driven, through ask and tell, one evaluation at a time.
@@ -110,7 +110,7 @@ fn report(spaces: &[TuningSpace]) -> Result<(), String> {
             for space in spaces {
                 let runs: Vec<Run> = (0..seeds)
                     .into_par_iter()
-                    .map(|seed| run(space, &params, seed, noise, None))
+                    .map(|seed| run(space, &params, seed, noise, &[]))
                     .collect();
                 record.note(space, method, runs.iter().map(|run| run.best));
                 if noise {
@@ -167,7 +167,7 @@ impl Record {
     }
 }
 
-/// Searches each table from what a search of each of its relatives found, and from nothing.
+/// Searches each table from nothing, from what a search of each of its relatives judged, and from all of these.
 fn transfer(spaces: &[TuningSpace], seeds: u64, record: &mut Record) -> Result<(), String> {
     let params = params(METHODS[0])?;
     let mut earlier = params.clone();
@@ -176,33 +176,46 @@ fn transfer(spaces: &[TuningSpace], seeds: u64, record: &mut Record) -> Result<(
         let name = space.name.rsplit_once('_');
         name.map(|(kernel, _)| kernel.to_owned())
     };
-    for from in spaces {
-        let relatives: Vec<&TuningSpace> = spaces
-            .iter()
-            .filter(|to| to.name != from.name && kernel(to).is_some() && kernel(to) == kernel(from))
-            .collect();
+    let related = |to: &TuningSpace, from: &TuningSpace| {
+        from.name != to.name && kernel(from).is_some() && kernel(from) == kernel(to)
+    };
+    // By table, by seed.
+    let found: Vec<Vec<Found>> = spaces
+        .iter()
+        .map(|from| {
+            let found = |seed| {
+                let run = run(from, &earlier, seeds + seed, false, &[]);
+                Found::new(from, &run, &params)
+            };
+            let useful = spaces.iter().any(|to| related(to, from));
+            let seeds = 0..if useful { seeds } else { 0 };
+            seeds.into_par_iter().map(found).collect()
+        })
+        .collect();
+    for to in spaces {
+        let relatives = spaces.iter().zip(&found);
+        let relatives: Vec<(&TuningSpace, &Vec<Found>)> =
+            relatives.filter(|(from, _)| related(to, from)).collect();
         if relatives.is_empty() {
             continue;
         }
-        let found: Vec<Found> = (0..seeds)
-            .into_par_iter()
-            .map(|seed| {
-                let run = run(from, &earlier, seeds + seed, false, None);
-                Found::new(from, &run, &params)
-            })
-            .collect();
-        for to in relatives {
+        let after = |from: &[&Vec<Found>]| -> Vec<[f64; BUDGETS.len()]> {
+            let runs = (0..seeds).into_par_iter().map(|seed| {
+                let found: Vec<&Found> = from.iter().map(|found| &found[seed as usize]).collect();
+                run(to, &params, seed, false, &found).best
+            });
+            runs.collect()
+        };
+        let from_nothing = after(&[]);
+        for (from, found) in &relatives {
             println!("# {} after {}", to.name, from.name);
-            for (method, with) in [("transferred", true), ("from-nothing", false)] {
-                let runs: Vec<Run> = found
-                    .par_iter()
-                    .enumerate()
-                    .map(|(seed, found)| {
-                        run(to, &params, seed as u64, false, with.then_some(found))
-                    })
-                    .collect();
-                record.note(to, method, runs.iter().map(|run| run.best));
-            }
+            record.note(to, "transferred", after(&[found]).into_iter());
+            record.note(to, "from-nothing", from_nothing.iter().copied());
+        }
+        if relatives.len() > 1 {
+            println!("# {} after all of these", to.name);
+            let all: Vec<&Vec<Found>> = relatives.iter().map(|&(_, found)| found).collect();
+            record.note(to, "transferred-from-all", after(&all).into_iter());
         }
     }
     Ok(())
@@ -247,7 +260,7 @@ fn run(
     params: &SearchParams,
     seed: u64,
     noise: bool,
-    found: Option<&Found>,
+    found: &[&Found],
 ) -> Run {
     let noisy = noise.then(|| Recorded::noisy(space.evaluator.table().clone(), seed));
     let evaluator = noisy.as_ref().unwrap_or(&space.evaluator);
@@ -258,11 +271,8 @@ fn run(
     let root = Root {
         label: space.name.clone(),
         source: Arc::clone(&space.source),
-        settings: found.map_or(Vec::new(), |found| found.best.clone()),
-        earlier: found
-            .map(|found| found.earlier.clone())
-            .into_iter()
-            .collect(),
+        settings: found.iter().flat_map(|found| found.best.clone()).collect(),
+        earlier: found.iter().map(|found| found.earlier.clone()).collect(),
     };
     let mut search = Search::new(params.clone(), seed, vec![root], &[]);
     // All that was judged, best first.

@@ -1,5 +1,6 @@
 //! Every number the search depends on, with its reason. Nothing else in this room is tunable.
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::race::RaceParams;
@@ -132,14 +133,14 @@ pub struct TunerParams {
     pub climb: u32,
     /// At most this many settings stand in the surrogate: the best and the latest.
     pub model_limit: u32,
-    /// And this many of all earlier runs together: the best, and a spread over the ranks.
+    /// What is known of each earlier run, at most so many settings: the best, and a spread over the ranks.
     pub earlier_limit: u32,
-    /// Settings asked for here until earlier runs count for 1/e of what they agree: by then enough is known of
-    /// this one, and where the best of both stand apart, ranks that agree elsewhere lead astray.
+    /// Settings asked for here until 1/e is left of what shows here of what earlier runs lead to expect: ranks
+    /// that agree in general lead astray where the best of both stand apart.
     pub earlier_memory: f64,
-    /// Settings before the surrogate decides where there are earlier runs. They look away from what was good
-    /// there: else the search sees only those ranks, and takes what they leave out for bad.
-    pub earlier_start_points: u32,
+    /// Not used any more: runs stored while it was are still read.
+    #[serde(skip_serializing)]
+    pub earlier_start_points: IgnoredAny,
 }
 
 impl Default for TunerParams {
@@ -161,9 +162,9 @@ impl Default for TunerParams {
             parents: 8,
             climb: 3,
             model_limit: 256,
-            earlier_limit: 96,
-            earlier_memory: 20.0,
-            earlier_start_points: 8,
+            earlier_limit: 100,
+            earlier_memory: 50.0,
+            earlier_start_points: IgnoredAny,
         }
     }
 }
@@ -188,4 +189,19 @@ pub enum Start {
     Maximin,
     /// Uniform draws; kept to show what spreading gains.
     Uniform,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_stored_with_one_that_is_not_used_any_more_are_read() {
+        let stored = r#"{"earlier_limit": 96, "earlier_memory": 20.0, "earlier_start_points": 8}"#;
+        let read: TunerParams = serde_json::from_str(stored).expect("they are read");
+        assert_eq!((read.earlier_limit, read.earlier_memory), (96, 20.0));
+        let again = serde_json::to_string(&read).expect("they are stored");
+        assert!(!again.contains("earlier_start_points"));
+        assert!(serde_json::from_str::<TunerParams>(r#"{"no_such": 1}"#).is_err());
+    }
 }

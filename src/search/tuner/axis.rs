@@ -1,7 +1,7 @@
 //! A knob as the Gaussian process sees it: on which scales its values stand close together or far apart.
 //! It knows values, never times.
 
-use crate::source::{Knob, KnobValue, Point};
+use crate::source::{Knob, KnobValue};
 
 /// What a scale orders values by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,23 +11,13 @@ pub(super) enum Scale {
     /// How many times two divides them: warps, sectors, banks and vectors are powers of two, so 96 may
     /// be nearer to 32 than to 80.
     Alignment,
-    /// Whether they are of one earlier run: what is learnt is how far it can be believed.
-    Run,
 }
 
-/// What an axis tells apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
-    /// The values of the knob with this index in a point.
-    Knob(usize),
-    /// The runs that observations come from.
-    Run,
-}
-
-/// A knob with a choice, or the runs: what its values are, and their places on each scale.
+/// A knob with a choice: its place in a point, and its values' places on each scale.
 #[derive(Clone, Debug)]
 pub(super) struct Axis {
-    of: Of,
+    /// The knob's index in a point.
+    pub(super) knob: usize,
     /// How many values it has.
     pub(super) values: usize,
     /// Each from 0 to 1, by value index.
@@ -51,30 +41,10 @@ impl Axis {
             scales.push((Scale::Alignment, alignment));
         }
         Some(Self {
-            of: Of::Knob(index),
+            knob: index,
             values,
             scales,
         })
-    }
-
-    /// Which run an observation comes from: this one is 0, and each of the `earlier` ones has a scale of
-    /// its own, on which it stands apart from all others.
-    pub(super) fn runs(earlier: usize) -> Option<Self> {
-        let apart = |run: usize| (0..=earlier).map(move |other| f64::from(u8::from(other == run)));
-        let scales = (1..=earlier).map(|run| (Scale::Run, apart(run).collect()));
-        (earlier > 0).then(|| Self {
-            of: Of::Run,
-            values: earlier + 1,
-            scales: scales.collect(),
-        })
-    }
-
-    /// Which of its values an observation has.
-    pub(super) fn value(&self, point: &Point, run: u16) -> u16 {
-        match self.of {
-            Of::Knob(index) => point.0[index],
-            Of::Run => run,
-        }
     }
 
     /// What its scales order by; always the order first.

@@ -11,13 +11,11 @@ use super::cholesky::{BLOCK, Cholesky, dot};
 use crate::source::{Knob, Point};
 
 /// Mean and deviation of ln w by the scale it weighs; a fresh kernel begins at the mean: 0.5 for a knob's
-/// order. Alignment matters for few knobs, so that it must show in the data before it counts: 0.14. Ranks of
-/// an earlier run correlate with those here by exp(−w): 0.69 at first, and anything may turn out.
+/// order. Alignment matters for few knobs, so that it must show in the data before it counts: 0.14.
 const fn prior_ln_weight(scale: Scale) -> (f64, f64) {
     match scale {
         Scale::Order => (-0.7, 0.7),
         Scale::Alignment => (-2.0, 0.7),
-        Scale::Run => (-1.0, 1.0),
     }
 }
 /// w stays within [0.005, 50].
@@ -26,6 +24,8 @@ const WEIGHT_RANGE: (f64, f64) = (0.005, 50.0);
 const START_LN_NUGGET: f64 = -4.605;
 /// Deviation of the nugget's prior.
 const PRIOR_NUGGET_DEVIATION: f64 = 1.5;
+/// Deviation of ln w where another run of the space taught its mean.
+const LEARNT_DEVIATION: f64 = 0.35;
 /// The nugget stays within [1e-5, 0.5].
 const NUGGET_RANGE: (f64, f64) = (1e-5, 0.5);
 
@@ -52,6 +52,28 @@ pub(super) struct Learning {
 }
 
 impl Kernel {
+    /// What runs of this space taught, in the mean: a fresh kernel begins here, and stays near. `None` of none.
+    pub(super) fn taught_by<'k>(runs: impl ExactSizeIterator<Item = &'k Self>) -> Option<Self> {
+        let share = 1.0 / runs.len() as f64;
+        let mut runs = runs.cloned();
+        let mut mean = runs.next()?;
+        let parts = |kernel: &mut Self| {
+            kernel.ln_weights.iter_mut().for_each(|ln_w| *ln_w *= share);
+            kernel.ln_nugget *= share;
+        };
+        parts(&mut mean);
+        for mut run in runs {
+            parts(&mut run);
+            for (sum, ln_w) in mean.ln_weights.iter_mut().zip(&run.ln_weights) {
+                *sum += ln_w;
+            }
+            mean.ln_nugget += run.ln_nugget;
+        }
+        let priors = mean.ln_weights.iter();
+        mean.ln_weight_priors = priors.map(|&ln_w| (ln_w, LEARNT_DEVIATION)).collect();
+        Some(mean)
+    }
+
     fn nugget(&self) -> f64 {
         self.ln_nugget.exp()
     }
@@ -93,8 +115,6 @@ impl Kernel {
 pub(super) struct Gp {
     axes: Vec<Axis>,
     kernel: Kernel,
-    /// Added to the weight of every earlier run.
-    fade: f64,
     /// Per axis: how alike each pair of its values is.
     tables: Vec<Vec<f64>>,
     /// Per axis: the value index of each row.
@@ -107,13 +127,12 @@ pub(super) struct Gp {
 }
 
 impl Gp {
-    /// A process over these knobs, and over so many earlier runs.
-    pub(super) fn new(knobs: &[Knob], earlier: usize) -> Self {
+    /// A process over these knobs.
+    pub(super) fn new(knobs: &[Knob]) -> Self {
         let axes: Vec<Axis> = knobs
             .iter()
             .enumerate()
             .filter_map(|(index, knob)| Axis::new(index, knob))
-            .chain(Axis::runs(earlier))
             .collect();
         let ln_weight_priors: Vec<(f64, f64)> = axes
             .iter()
@@ -125,12 +144,11 @@ impl Gp {
             ln_weight_priors,
             ln_nugget: START_LN_NUGGET,
         };
-        let tables = tables(&axes, &kernel, 0.0);
+        let tables = tables(&axes, &kernel);
         let columns = vec![Vec::new(); axes.len()];
         Self {
             axes,
             kernel,
-            fade: 0.0,
             tables,
             columns,
             factor: Cholesky::default(),
@@ -150,15 +168,15 @@ impl Gp {
         &self.kernel
     }
 
-    /// Appends a point of a run.
-    pub(super) fn push(&mut self, point: &Point, run: u16) {
+    /// Appends a point.
+    pub(super) fn push(&mut self, point: &Point) {
         let mut row = std::mem::take(&mut self.scratch);
         row.clear();
-        self.covariances(point, run, &mut row);
+        self.covariances(point, &mut row);
         self.factor.push(&row, 1.0 + self.kernel.nugget());
         self.scratch = row;
         for (column, axis) in self.columns.iter_mut().zip(&self.axes) {
-            column.push(axis.value(point, run));
+            column.push(point.0[axis.knob]);
         }
     }
 
@@ -169,12 +187,6 @@ impl Gp {
         self.weights.clear();
     }
 
-    /// Lets earlier runs count for exp(−`fade`) of what was learnt of them.
-    pub(super) fn fade(&mut self, fade: f64) {
-        self.fade = fade;
-        self.set_kernel(self.kernel.clone());
-    }
-
     /// Conditions on one target per row.
     pub(super) fn condition(&mut self, targets: &[f64]) {
         self.weights.clear();
@@ -183,17 +195,23 @@ impl Gp {
         self.factor.solve_upper(&mut self.weights);
     }
 
-    /// Appends the covariances of a run's `point` with every row to `out`.
-    pub(super) fn covariances(&self, point: &Point, run: u16, out: &mut Vec<f64>) {
+    /// Appends the covariances of `point` with every row to `out`.
+    pub(super) fn covariances(&self, point: &Point, out: &mut Vec<f64>) {
         let first = out.len();
         out.resize(first + self.factor.len(), 1.0);
         for ((axis, table), column) in self.axes.iter().zip(&self.tables).zip(&self.columns) {
-            let start = usize::from(axis.value(point, run)) * axis.values;
+            let start = usize::from(point.0[axis.knob]) * axis.values;
             let line = &table[start..start + axis.values];
             for (entry, &value) in out[first..].iter_mut().zip(column) {
                 *entry *= line[usize::from(value)];
             }
         }
+    }
+
+    /// One number per row, such that what the process explains of them is gone: L⁻¹·x for K = L·Lᵀ.
+    pub(super) fn whitened(&self, mut numbers: Vec<f64>) -> Vec<f64> {
+        self.factor.solve_lower(&mut numbers);
+        numbers
     }
 
     /// The posterior mean of a point with these covariances.
@@ -238,9 +256,10 @@ impl Gp {
         self.weights.clear();
     }
 
-    fn set_kernel(&mut self, kernel: Kernel) {
+    /// Takes another kernel for the same points.
+    pub(super) fn set_kernel(&mut self, kernel: Kernel) {
         self.kernel = kernel;
-        self.tables = tables(&self.axes, &self.kernel, self.fade);
+        self.tables = tables(&self.axes, &self.kernel);
         let rows = self.factor.len();
         let variance = 1.0 + self.kernel.nugget();
         self.factor.clear();
@@ -275,15 +294,11 @@ impl Gp {
     }
 }
 
-fn tables(axes: &[Axis], kernel: &Kernel, fade: f64) -> Vec<Vec<f64>> {
+fn tables(axes: &[Axis], kernel: &Kernel) -> Vec<Vec<f64>> {
     let mut weights = kernel.ln_weights.iter().map(|ln_w| ln_w.exp());
     axes.iter()
         .map(|axis| {
-            let faded = |(scale, weight): (Scale, f64)| match scale {
-                Scale::Order | Scale::Alignment => weight,
-                Scale::Run => weight + fade,
-            };
-            let own: Vec<f64> = axis.scales().zip(weights.by_ref()).map(faded).collect();
+            let own: Vec<f64> = weights.by_ref().take(axis.scales().count()).collect();
             axis.similarities(&own)
         })
         .collect()

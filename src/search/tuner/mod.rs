@@ -6,6 +6,7 @@ mod axis;
 mod candidates;
 mod cholesky;
 mod gp;
+mod prior;
 mod response;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -16,13 +17,14 @@ use rand_pcg::Pcg64;
 use serde::Serialize;
 use statrs::function::erf::erfc;
 
-use super::earlier::{Earlier, spread};
+use super::earlier::Earlier;
 use super::params::{Start, Surrogate, TunerParams};
 use super::value::Value;
-use crate::source::{Point, Source, Space};
+use crate::source::{Point, Source};
 use crate::verdict::Estimate;
 use cholesky::BLOCK;
 use gp::{Gp, Learning};
+use prior::Prior;
 
 /// One setting that was asked for.
 #[derive(Clone, Debug, Serialize)]
@@ -52,14 +54,6 @@ struct Promise {
     mean: f64,
 }
 
-/// What an earlier run, counted from 1, knows of a setting. It may be one that is not valid here.
-#[derive(Clone, Debug, Serialize)]
-struct Observation {
-    point: Point,
-    run: u16,
-    score: f64,
-}
-
 /// Tunes one source.
 #[derive(Clone, Debug)]
 pub struct Tuner {
@@ -75,8 +69,8 @@ pub struct Tuner {
     index: HashMap<Point, usize>,
     /// Judged trials, best first; equals by order of arrival.
     ranking: Vec<usize>,
-    /// What earlier runs judged, run by run, each best first.
-    earlier: Vec<Observation>,
+    /// What earlier runs lead to expect.
+    prior: Prior,
     gp: Gp,
     /// The trial behind each row of the process.
     rows: Vec<usize>,
@@ -94,17 +88,21 @@ impl Tuner {
         seed: u64,
     ) -> Self {
         let space = source.space();
-        let (earlier, runs) = observations(space, earlier, params.earlier_limit as usize);
-        let gp = Gp::new(space.knobs(), runs);
+        let mut rng = Pcg64::seed_from_u64(seed);
+        let prior = Prior::new(space, earlier, params.earlier_limit as usize, &mut rng);
+        let mut gp = Gp::new(space.knobs());
+        if let Some(kernel) = prior.kernel() {
+            gp.set_kernel(kernel);
+        }
         let mut tuner = Self {
             params: params.clone(),
-            rng: Pcg64::seed_from_u64(seed),
+            rng,
             suggested: VecDeque::new(),
             aside: Vec::new(),
             trials: Vec::new(),
             index: HashMap::new(),
             ranking: Vec::new(),
-            earlier,
+            prior,
             gp,
             rows: Vec::new(),
             learnt_at: 0,
@@ -228,7 +226,7 @@ impl Tuner {
             &self.ranking,
             self.gp.kernel(),
             &self.rows,
-            &self.earlier,
+            self.prior.state(),
         )
     }
 
@@ -257,11 +255,7 @@ impl Tuner {
             let best = ranked.min_by(|a, b| a.0.total_cmp(&b.0));
             return best.map(|(_, point)| unbelieved(point.clone()));
         }
-        let start = match self.earlier.is_empty() {
-            true => self.params.start_points,
-            false => self.params.earlier_start_points,
-        };
-        let started = self.trials.len() >= start as usize;
+        let started = self.trials.len() >= self.params.start_points as usize;
         match self.params.surrogate {
             Surrogate::Uniform => self.unseen().map(unbelieved),
             Surrogate::RankGp | Surrogate::LogTimeGp if started && !self.ranking.is_empty() => {
@@ -315,10 +309,11 @@ impl Tuner {
         let rows = self.gp.len();
         let mut known = Vec::with_capacity(rows * candidates.len());
         let mut bounded = Vec::with_capacity(candidates.len());
+        let mut scratch = Vec::new();
         for (order, point) in candidates.iter().enumerate() {
-            self.gp.covariances(point, 0, &mut known);
+            self.gp.covariances(point, &mut known);
             let covariances = &known[order * rows..];
-            let mean = self.gp.mean(covariances);
+            let mean = self.gp.mean(covariances) + self.prior.believed(point, &mut scratch);
             let bound = expected_improvement(best, mean, self.gp.deviation_bound(covariances));
             bounded.push((bound, order, mean));
         }
@@ -361,23 +356,17 @@ impl Tuner {
             self.rows = self.worth_keeping(limit);
             self.gp.clear();
         }
-        if self.gp.len() == 0 {
-            for known in &self.earlier {
-                self.gp.push(&known.point, known.run);
-            }
-        }
-        for row in self.gp.len() - self.earlier.len()..self.rows.len() {
-            self.gp.push(&self.trials[self.rows[row]].point, 0);
-        }
-        if !self.earlier.is_empty() {
-            self.gp
-                .fade(self.trials.len() as f64 / self.params.earlier_memory);
+        for row in self.gp.len()..self.rows.len() {
+            self.gp.push(&self.trials[self.rows[row]].point);
         }
         let targets = response::Targets::new(self.params.surrogate, &self.trials, &self.ranking);
         let here = self.rows.iter();
         let here = here.map(|&trial| targets.of_trial(&self.trials, trial));
-        let earlier = self.earlier.iter().map(|known| known.score);
-        let rows: Vec<f64> = earlier.chain(here).collect();
+        let mut rows: Vec<f64> = here.collect();
+        let points = self.trials.iter().map(|trial| &trial.point);
+        let remembered = (-(self.trials.len() as f64) / self.params.earlier_memory).exp();
+        self.prior
+            .weigh(&self.gp, points, &self.rows, remembered, &mut rows);
         let fresh = (self.ranking.len() - self.learnt_at) as f64;
         let share = self.learnt_at as f64 * self.params.learn_growth;
         if fresh >= share.max(f64::from(self.params.learn_every)) {
@@ -460,31 +449,6 @@ impl Tuner {
         let place = self.rng.random_range(0..left.len());
         Some(left.swap_remove(place))
     }
-}
-
-/// What earlier runs know of points of this space, `most` in all, and how many runs know something. Of
-/// settings that differ only in knobs that are none here, the best stands.
-fn observations(space: &Space, earlier: &[Earlier], most: usize) -> (Vec<Observation>, usize) {
-    let share = most / earlier.len().max(1);
-    let mut observations = Vec::new();
-    let mut runs = 0;
-    for earlier in earlier {
-        let mut seen = HashSet::new();
-        let known = earlier.known().iter().filter_map(|known| {
-            let point = space.project(&known.setting)?;
-            let new = seen.insert(point.clone());
-            new.then_some((point, known.score))
-        });
-        let known: Vec<(Point, f64)> = known.collect();
-        if known.is_empty() {
-            continue;
-        }
-        runs += 1;
-        let run = runs as u16;
-        let spread = spread(known.len(), share).map(|place| known[place].clone());
-        observations.extend(spread.map(|(point, score)| Observation { point, run, score }));
-    }
-    (observations, runs)
 }
 
 /// E[max(0, best − x)] for x ~ N(mean, deviation²).
