@@ -1,10 +1,12 @@
 //! Floating-point work as machine code does it, which is how Nsight Compute counts it: a division is the
-//! multiply-adds that the assembler makes of it. What operands out of the usual range cost beyond is left out.
+//! multiply-adds that the assembler makes of it, a product that goes into a sum is part of a multiply-add, and what
+//! nobody reads or what is there already costs nothing. What operands out of the usual range cost beyond is left out.
 
 use super::counts::Counts;
 use super::float::Format;
 use super::op::{
-    Alu, AsyncOp, AtomOp, AtomType, FloatOp, FloatUnary, Init, Op, Operands, Program, Slot, Special,
+    Alu, AsyncOp, AtomOp, AtomType, FloatOp, FloatUnary, Fold, Init, Op, Operands, Program, Slot,
+    Special,
 };
 
 /// Floating-point work by unit.
@@ -76,7 +78,8 @@ impl Counts {
     pub fn flops(&self, program: &Program) -> FlopCounts {
         let mut out = FlopCounts::default();
         let clusters = cluster_places(program);
-        for (counts, instr) in self.by_pc.iter().zip(&program.code) {
+        let instructions = self.by_pc.iter().zip(&program.code).zip(&program.folds);
+        for ((counts, instr), fold) in instructions {
             let product = match &instr.op {
                 Op::Mma { product, .. } => Some((product.a_type, product.flops())),
                 Op::Async(op) => match op.as_ref() {
@@ -104,8 +107,14 @@ impl Counts {
             let mnemonic = &program.mnemonics[usize::from(instr.mnemonic)];
             match &instr.op {
                 Op::Alu(Alu::Move32 { a, .. }) if clusters.contains(a) => out.fp32 += threads,
+                Op::Alu(_) if *fold == Fold::Gone => {}
                 Op::Alu(alu) => {
                     let (format, each) = arithmetic(alu, Variant::of(mnemonic));
+                    let each = if *fold == Fold::Fused {
+                        2.0 * each
+                    } else {
+                        each
+                    };
                     out.add_arithmetic(format, threads * each);
                     out.special += threads * special(alu);
                 }

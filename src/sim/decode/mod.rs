@@ -3,6 +3,7 @@
 //! never later.
 
 mod fences;
+mod folds;
 mod instruction;
 mod operand;
 mod symbols;
@@ -11,7 +12,8 @@ use std::collections::HashMap;
 
 use crate::ptx::Lines;
 use crate::ptx::ir::{
-    Block, Function, FunctionKind, Instruction, Item, Module, Span, Statement, Variable,
+    Block, Function, FunctionKind, Immediate, Instruction, Item, Module, Operand, Span, Statement,
+    Variable,
 };
 
 use super::finding::{Finding, FindingKind};
@@ -55,6 +57,7 @@ struct Decoder<'m> {
     findings: Vec<Finding>,
     code: Vec<Instr>,
     depends: Vec<Depends>,
+    expressions: HashMap<String, u32>,
     mnemonics: Vec<String>,
     mnemonic_ids: HashMap<String, u16>,
     functions: Vec<Pending<'m>>,
@@ -88,6 +91,7 @@ impl<'m> Decoder<'m> {
             findings: Vec::new(),
             code: Vec::new(),
             depends: Vec::new(),
+            expressions: HashMap::new(),
             mnemonics: Vec::new(),
             mnemonic_ids: HashMap::new(),
             functions: Vec::new(),
@@ -144,11 +148,15 @@ impl<'m> Decoder<'m> {
             _ => false,
         });
         let unfenced = fences::unfenced(&self.code, &self.depends);
+        let functions =
+            (self.functions.get(1)).map_or(self.code.len(), |f| f.layout.entry as usize);
+        let folds = folds::folds(&self.code, &self.depends, &self.mnemonics, functions);
         Ok(Program {
             unfenced,
             entry_name: entry.to_owned(),
             code: std::mem::take(&mut self.code),
             depends: std::mem::take(&mut self.depends),
+            folds,
             functions: std::mem::take(&mut self.functions)
                 .into_iter()
                 .map(|f| f.layout)
@@ -502,10 +510,32 @@ impl<'m> Decoder<'m> {
         match self.instruction(body, instruction) {
             Ok(op) => {
                 self.push(op, guard, line, &mnemonic);
-                self.depends.push(body.depends(instruction));
+                let mut depends = body.depends(instruction);
+                (depends.expression, depends.literal) = self.expression(body, instruction);
+                if times_one(instruction) {
+                    depends.kept = depends.reads.first().copied();
+                }
+                self.depends.push(depends);
             }
             Err(message) => self.problem(line, message),
         }
+    }
+
+    /// The number of what an instruction computes, its registers left out; and whether it names nothing else but
+    /// numbers. Clocks tell something new each time.
+    fn expression(&mut self, body: &Body, instruction: &Instruction) -> (Option<u32>, bool) {
+        let mut text = instruction.mnemonic();
+        let mut literal = true;
+        for operand in instruction.operands.iter().skip(1) {
+            text.push(' ');
+            literal &= body.masked(operand, &mut text);
+        }
+        if text.contains("clock") || text.contains("%globaltimer") {
+            return (None, false);
+        }
+        let next = self.expressions.len() as u32;
+        let number = *self.expressions.entry(text).or_insert(next);
+        (Some(number), literal)
     }
 
     fn local_variable(&mut self, body: &mut Body, variable: &Variable) {
@@ -573,6 +603,20 @@ impl<'m> Decoder<'m> {
             symbol => Some(symbol.clone()),
         }
     }
+}
+
+/// A product with one, which changes nothing.
+fn times_one(instruction: &Instruction) -> bool {
+    let one = |operand: &Operand| match operand {
+        Operand::Immediate(Immediate::F32(bits)) => *bits == 1f32.to_bits(),
+        Operand::Immediate(Immediate::F64(bits)) => *bits == 1f64.to_bits(),
+        _ => false,
+    };
+    instruction.opcode == "mul"
+        && instruction.guard.is_none()
+        && !instruction.has("ftz")
+        && !instruction.has("sat")
+        && instruction.operands.iter().any(one)
 }
 
 /// What a kernel's directives demand of its launch.

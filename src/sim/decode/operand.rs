@@ -512,6 +512,53 @@ impl Body {
         out
     }
 
+    /// An operand with its registers left out, for comparison. Tells whether it names nothing but registers and
+    /// numbers.
+    pub(super) fn masked(&self, operand: &Operand, into: &mut String) -> bool {
+        match operand {
+            Operand::Name(name) => match self.lookup(name) {
+                Some(Symbol::Register { .. } | Symbol::Predicate(_)) => {
+                    into.push('%');
+                    true
+                }
+                _ => {
+                    into.push_str(name);
+                    false
+                }
+            },
+            Operand::Not(inner) | Operand::Negated(inner) => {
+                into.push('!');
+                self.masked(inner, into)
+            }
+            Operand::Vector(items) => items.iter().fold(true, |literal, item| {
+                into.push(',');
+                self.masked(item, into) && literal
+            }),
+            Operand::Immediate(_) => {
+                into.push_str(&show(operand));
+                true
+            }
+            Operand::Address(IrAddress {
+                base: Some(base),
+                offset,
+                rest,
+            }) if rest.is_empty() && matches!(self.lookup(base), Some(Symbol::Register { .. })) => {
+                into.push_str(&format!("[%+{offset}]"));
+                false
+            }
+            Operand::Address(_)
+            | Operand::Pair(..)
+            | Operand::Tuple(_)
+            | Operand::Offset { .. }
+            | Operand::Element { .. }
+            | Operand::Sink
+            | Operand::Verbatim(_) => {
+                into.push_str(&show(operand));
+                false
+            }
+        }
+    }
+
     fn registers(&self, operand: &Operand, into: &mut Vec<u32>) {
         match operand {
             Operand::Name(name) => match self.lookup(name) {

@@ -18,7 +18,7 @@ pub(crate) use asynchronous::{
 };
 pub(crate) use control::{Barrier, BarrierKind, Call, Passed};
 pub(crate) use memory::{Access, Address, Atom, AtomOp, AtomType, Base, Space};
-pub(crate) use program::{Depends, FrameLayout, Init, Instr, ModuleVariable, Special};
+pub(crate) use program::{Depends, Fold, FrameLayout, Init, Instr, ModuleVariable, Special};
 pub use program::{ParamInfo, Program};
 pub(crate) use warp::{MatrixMove, Mma, MmaDouble, Operands, ReduxOp, ShflMode, Sums, VoteMode};
 

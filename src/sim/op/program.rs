@@ -10,6 +10,8 @@ pub struct Program {
     pub(crate) entry_name: String,
     pub(crate) code: Vec<Instr>,
     pub(crate) depends: Vec<Depends>,
+    /// What the assembler leaves of each instruction.
+    pub(crate) folds: Vec<Fold>,
     /// Products that a write of their registers may precede with no fence between, and that write.
     pub(crate) unfenced: BTreeMap<Pc, Pc>,
     pub(crate) functions: Vec<FrameLayout>,
@@ -164,6 +166,22 @@ pub(crate) struct FrameLayout {
 pub(crate) struct Depends {
     pub writes: Vec<u32>,
     pub reads: Vec<u32>,
+    /// The same for all that compute the same of what they read.
+    pub expression: Option<u32>,
+    /// The register that the result is a copy of: one that is multiplied by one.
+    pub kept: Option<u32>,
+    /// All that it reads are registers, or numbers.
+    pub literal: bool,
+}
+
+/// What the assembler leaves of an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fold {
+    Kept,
+    /// Nothing: nobody reads it, it was computed before, or it is part of the sums that read it.
+    Gone,
+    /// A sum that takes in a product: a fused multiply-add.
+    Fused,
 }
 
 /// A parameter of the kernel.
