@@ -100,10 +100,13 @@ fn one_access(access: &str) -> String {
     .reg .b64 %rd<4>;
     .reg .b32 %r<4>;
     .reg .f32 %f<4>;
+    .reg .b16 %h<1>;
+    .reg .b128 %x<1>;
     .local .align 4 .b8 stack[16];
     .shared .align 4 .b8 tile[16];
     mov.u32 %r0, 0;
     mov.f32 %f0, 0f00000000;
+    mov.b16 %h0, 0;
     ld.param.u64 %rd1, [p];
     {access}
     ret;
@@ -157,6 +160,27 @@ fn bad_addresses_fault_at_their_line() {
         ("st.local.f32 [stack+16], %f0;", true, Some(OutOfBounds)),
         ("ld.param.u64 %rd2, [p+8];", true, Some(OutOfBounds)),
         ("trap;", true, Some(FindingKind::Trap)),
+        ("bar.sync 16;", true, Some(FindingKind::BadLaunch)),
+        (
+            "atom.shared.cas.b16 %h0, [tile+1], %h0, %h0;",
+            true,
+            Some(Misaligned),
+        ),
+        (
+            "atom.global.add.v2.f32 {%f0, %f1}, [%rd1+4], {%f0, %f0};",
+            true,
+            Some(Misaligned),
+        ),
+        (
+            "atom.global.exch.b128 %x0, [%rd1+8], %x0;",
+            true,
+            Some(Misaligned),
+        ),
+        (
+            "red.global.add.v4.f32 [%rd1+64], {%f0, %f0, %f0, %f0};",
+            true,
+            Some(OutOfBounds),
+        ),
     ] {
         assert_eq!(faults(access, writable), kind, "{access}");
     }
@@ -275,4 +299,60 @@ fn what_is_not_known_is_said_with_its_line() {
             .contains("`tcgen05.fence::before_thread_sync`"),
         "{findings:?}"
     );
+}
+
+#[test]
+fn calls_that_never_come_back_are_told() {
+    let ptx = format!(
+        "{HEAD}.visible .func deeper(.reg .b32 %r0)\n{{\n    call deeper, (%r0);\n    ret;\n}}\n\
+         .visible .entry k()\n{{\n    .reg .b32 %r0;\n    mov.u32 %r0, 0;\n    call deeper, (%r0);\n    ret;\n}}\n"
+    );
+    let run = run(&ptx, &shape(1, 32), vec![], &[]);
+    let Some(Stop::Fault(finding)) = &run.outcome.stop else {
+        panic!("{:?}", run.outcome.stop)
+    };
+    assert_eq!(finding.kind, FindingKind::CallDepth);
+    assert_eq!(finding.line, line_of(&ptx, "call deeper"));
+}
+
+/// What one thread does with an mbarrier that wants two arrivals.
+fn mbarrier(body: &str) -> (String, Run) {
+    let ptx = format!(
+        ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k()
+{{
+    .reg .b64 %state;
+    .reg .pred %p;
+    .shared .align 8 .b64 gate;
+    mbarrier.init.shared.b64 [gate], 2;
+    {body}
+    ret;
+}}
+"
+    );
+    let run = run(&ptx, &shape(1, 1), vec![], &[]);
+    (ptx, run)
+}
+
+#[test]
+fn mbarriers_used_wrongly_are_told() {
+    let last = "mbarrier.arrive.noComplete.shared.b64 %state, [gate], 2;";
+    for (body, at) in [
+        ("mbarrier.arrive.shared.b64 %state, [gate], 3;", "[gate], 3"),
+        (last, last),
+        ("mbarrier.init.shared.b64 [gate], 0;", "[gate], 0"),
+        (
+            "mbarrier.inval.shared.b64 [gate];\n    mbarrier.arrive.shared.b64 %state, [gate];",
+            "mbarrier.arrive",
+        ),
+    ] {
+        let (ptx, run) = mbarrier(body);
+        let Some(Stop::Fault(finding)) = &run.outcome.stop else {
+            panic!("{body}: {:?}", run.outcome.stop)
+        };
+        assert_eq!(finding.kind, FindingKind::BadMbarrier, "{body}");
+        assert_eq!(finding.line, line_of(&ptx, at), "{body}");
+    }
+    // All that is wanted, in two steps: nothing is wrong.
+    let fine = "mbarrier.arrive.noComplete.shared.b64 %state, [gate], 1;\n    mbarrier.arrive.shared.b64 _, [gate];";
+    mbarrier(fine).1.clean();
 }

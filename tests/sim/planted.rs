@@ -1,8 +1,9 @@
 //! Mistakes planted in a kernel that is right: each is named, with the lines of both accesses.
 
-use warptree::sim::{Finding, FindingKind};
+use warptree::sim::{Finding, FindingKind, Options};
 
-use super::hopper::{Sizes, gemm, lab};
+use super::harness::options;
+use super::hopper::{Sizes, gemm, lab, product, said};
 
 struct Planted {
     mistake: &'static str,
@@ -34,6 +35,14 @@ const PLANTED: &[Planted] = &[
         found: FindingKind::MissingBarrier,
         at: STORE,
         other: "stmatrix",
+    },
+    Planted {
+        mistake: "no barrier after the mbarriers' initialisation",
+        text: "L1:\n\tbar.sync 0;",
+        by: "L1:",
+        found: FindingKind::MissingBarrier,
+        at: "mbarrier.",
+        other: "mbarrier.init",
     },
     Planted {
         mistake: "initialised mbarriers not made known",
@@ -212,6 +221,118 @@ const PLANTED: &[Planted] = &[
         other: "",
     },
 ];
+
+/// Mistakes of two blocks that share each other's copies.
+struct Shared {
+    mistake: &'static str,
+    edits: &'static [(&'static str, &'static str)],
+    found: FindingKind,
+    at: &'static str,
+    other: &'static str,
+}
+
+const MULTICAST: &str = "multicast::cluster";
+
+const SHARED: &[Shared] = &[
+    Shared {
+        mistake: "stages given back to the own producer only, while the other's copies go into them too",
+        edits: &[
+            ("%rem0, %ad, %t5;", "%rem0, %ad, %rank;"),
+            ("setp.lt.u32 %p3, %t5, 2;", "setp.lt.u32 %p3, %t5, 1;"),
+            ("], 4;", "], 2;"),
+        ],
+        found: FindingKind::EarlyRelease,
+        at: MULTICAST,
+        other: "wgmma.mma_async",
+    },
+    Shared {
+        mistake: "a copy for both that goes to one",
+        edits: &[("mov.u16 %mask, 3;", "mov.u16 %mask, 1;")],
+        found: FindingKind::Deadlock,
+        at: "try_wait",
+        other: "mbarrier.init",
+    },
+    Shared {
+        mistake: "only the own copies' bytes announced",
+        edits: &[("_, [%fb], 49152;", "_, [%fb], 32768;")],
+        found: FindingKind::AsyncNotWaited,
+        at: "wgmma.mma_async",
+        other: MULTICAST,
+    },
+    Shared {
+        mistake: "arrivals from one block where two are counted",
+        edits: &[("setp.lt.u32 %p3, %t5, 2;", "setp.lt.u32 %p3, %t5, 1;")],
+        found: FindingKind::Deadlock,
+        at: "try_wait",
+        other: "mbarrier.init",
+    },
+    Shared {
+        mistake: "blocks that end while the other still reaches for them",
+        edits: &[(
+            "END3:\n\tbarrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;",
+            "END3:",
+        )],
+        found: FindingKind::EarlyRelease,
+        at: "ret;",
+        other: "mbarrier.arrive.shared::cluster",
+    },
+    Shared {
+        mistake: "copies into a block that may not have begun",
+        edits: &[(
+            "bar.sync 0;\n\tbarrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;",
+            "bar.sync 0;",
+        )],
+        found: FindingKind::MissingBarrier,
+        at: MULTICAST,
+        other: "mbarrier.init",
+    },
+    Shared {
+        mistake: "an innermost coordinate that is no multiple of 16 bytes",
+        edits: &[("add.u32 %t4, %t4, 64;", "add.u32 %t4, %t4, 60;")],
+        found: FindingKind::Misaligned,
+        at: LOAD,
+        other: "",
+    },
+];
+
+#[test]
+fn mistakes_of_blocks_that_share_copies_are_named_with_their_lines() {
+    let kernel = lab("gemm_cluster_b");
+    let sizes = Sizes {
+        m: 256,
+        n: 256,
+        k: 448,
+        blocks: 2,
+    };
+    let mut missed = Vec::new();
+    for shared in SHARED {
+        let mut text = kernel.text.to_owned();
+        for (before, after) in shared.edits {
+            assert!(text.contains(before), "{}: no `{before}`", shared.mistake);
+            text = text.replace(before, after);
+        }
+        let planted = Planted {
+            mistake: shared.mistake,
+            text: "",
+            by: "",
+            found: shared.found,
+            at: shared.at,
+            other: shared.other,
+        };
+        let named = (0..4).any(|seed| {
+            let options = Options { seed, ..options() };
+            let (_, outcome, _) = product(kernel, &text, &sizes, &options);
+            said(&outcome)
+                .iter()
+                .any(|finding| names(finding, &text, &planted))
+        });
+        if !named {
+            let (_, outcome, _) = product(kernel, &text, &sizes, &options());
+            missed.push((shared.mistake, said(&outcome)));
+        }
+    }
+    assert!(missed.is_empty(), "{missed:#?}");
+}
 
 fn names(finding: &Finding, text: &str, planted: &Planted) -> bool {
     let stands = |line: Option<u32>, wanted: &str| match line {

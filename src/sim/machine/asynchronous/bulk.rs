@@ -158,6 +158,7 @@ impl Block {
         } = delivery;
         let length = data.len() as u32;
         let end = self.inside(env, *pc, *address, length)?;
+        self.used_by(env, *pc, *mbarrier, knows);
         let actor = self.reported_to(env, *pc, *mbarrier)?;
         let epoch = self.next_epoch(actor);
         self.visited(

@@ -28,6 +28,8 @@ pub(super) struct Mbarrier {
     actor: usize,
     made: Pc,
     maker: usize,
+    /// The maker's epoch.
+    since: u32,
     /// The asynchronous proxy may use it.
     announced: bool,
 }
@@ -149,6 +151,7 @@ impl Block {
                             let mut regs = self.warps[at.warp].regs(at.frame);
                             regs.set_w(1 << lane, state, &[token; LANES]);
                         }
+                        self.used_by(env, at.pc, address, &arrival.knows);
                         self.arrive_at(env, arrival)?;
                     } else {
                         env.mail.push(Mail::Arrive { rank, arrival });
@@ -171,6 +174,7 @@ impl Block {
             } => {
                 let lead = places[at.mask.trailing_zeros() as usize & (LANES - 1)];
                 let first = own(env, lead)?;
+                self.used_by(env, at.pc, first, &self.knowledge[at.warp]);
                 let together = lanes(at.mask).all(|lane| places[lane] == lead);
                 let mut over = 0u32;
                 for lane in lanes(at.mask) {
@@ -270,10 +274,33 @@ impl Block {
             actor: again.unwrap_or_else(|| self.actors.arrivals(number)),
             made: at.pc,
             maker: at.warp,
+            since: self.knowledge[at.warp].seen[self.actors.warp(at.warp)],
             announced: false,
         };
         self.asynchronous.mbarriers.insert(address, barrier);
         Ok(())
+    }
+
+    /// Reports the use of an mbarrier by one who need not know that it was initialised.
+    pub(in crate::sim::machine) fn used_by(
+        &self,
+        env: &mut Env<'_>,
+        pc: Pc,
+        address: u32,
+        knows: &Knowledge,
+    ) {
+        let Some(barrier) = self.asynchronous.mbarriers.get(&address) else {
+            return;
+        };
+        let seen = knows.seen[self.actors.warp(barrier.maker)];
+        if seen < barrier.since && env.options.checks {
+            env.report(FindingKind::MissingBarrier, pc, Some(barrier.made), |_| {
+                (
+                    "uses an mbarrier that may not be initialised yet".into(),
+                    "put a barrier after `mbarrier.init`: `bar.sync` for the threads of its block, `barrier.cluster` for other blocks".into(),
+                )
+            });
+        }
     }
 
     /// The asynchronous proxy learns of the mbarriers that a warp initialised.

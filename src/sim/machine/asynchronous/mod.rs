@@ -42,6 +42,10 @@ impl Mail {
             Self::Arrive { rank, arrival } => match blocks.get_mut(rank) {
                 Some(block) => {
                     block.visited(env, arrival.by);
+                    // Bytes alone are told with no knowledge.
+                    if !arrival.knows.seen.is_empty() {
+                        block.used_by(env, arrival.pc, arrival.address, &arrival.knows);
+                    }
                     block.arrive_at(env, arrival)
                 }
                 None => Err(no_such_block(env, arrival.pc, rank, blocks.len())),
