@@ -10,6 +10,7 @@ use rand_pcg::Pcg64;
 use rayon::prelude::*;
 use warptree::device::{Device as _, Did, Job, SimDevice};
 use warptree::evaluate::{launch_names, timed_buffers};
+use warptree::search::NodeId;
 use warptree::sim::cost::{Constants, Facts, Limits, facts};
 use warptree::source::{Setting, Source};
 use warptree::store::{Event, RunGraph, StoredRun};
@@ -36,6 +37,12 @@ pub struct Ranking {
 
 /// One measured setting.
 pub struct Judged {
+    /// The source.
+    pub node: NodeId,
+    /// What it grew from.
+    pub parents: Vec<NodeId>,
+    /// Its place in the log.
+    pub logged: usize,
     /// The node's label.
     pub label: String,
     /// The knobs.
@@ -146,60 +153,74 @@ fn read(
                 median, samples, ..
             } = &measurement.time
         {
-            let node = graph.node(*node).ok_or("a node that is not in the graph")?;
-            measured.push((node, point, setting, median.get(), samples, measurement));
+            let stored = graph.node(*node).ok_or("a node that is not in the graph")?;
+            let place = (*node, measured.len());
+            measured.push((
+                place,
+                stored,
+                point,
+                setting,
+                median.get(),
+                samples,
+                measurement,
+            ));
         }
     }
     measured.shuffle(&mut Pcg64::seed_from_u64(SEED));
     measured.truncate(count);
     let settings = measured
         .par_iter()
-        .map(|(node, point, setting, time, samples, measurement)| {
-            let source: &Source = &node.source;
-            let candidate = source.render(point).map_err(|error| error.to_string())?;
-            let module = candidate
-                .module
-                .clone()
-                .map_err(|error| error.to_string())?;
-            let plan = candidate
-                .plan(&launch_names(&problem, device.gpu()))
-                .map_err(|error| error.to_string())?;
-            let registers: Vec<(String, u32)> = measurement
-                .resources
-                .iter()
-                .map(|entry| (entry.entry.clone(), entry.registers))
-                .collect();
-            let job = Job {
-                module: &module,
-                cubin: None,
-                registers: &registers,
-                plan: &plan,
-                buffers: &buffers,
-                sampled: &[],
-                order: 0,
-            };
-            let key = Digest::of_parts(
-                [
-                    &*candidate.ptx,
-                    &format!("{plan:?}"),
-                    &format!("{registers:?}"),
-                    KEPT,
-                ]
-                .map(str::as_bytes),
-            );
-            let launches = seen(device, &job, key)?;
-            Ok((
-                candidate.ptx.contains("wgmma.mma_async"),
-                Judged {
-                    label: node.label.clone(),
-                    setting: (*setting).clone(),
-                    time: *time,
-                    samples: (*samples).clone(),
-                    registers,
-                    launches,
-                },
-            ))
-        })
+        .map(
+            |((id, logged), node, point, setting, time, samples, measurement)| {
+                let source: &Source = &node.source;
+                let candidate = source.render(point).map_err(|error| error.to_string())?;
+                let module = candidate
+                    .module
+                    .clone()
+                    .map_err(|error| error.to_string())?;
+                let plan = candidate
+                    .plan(&launch_names(&problem, device.gpu()))
+                    .map_err(|error| error.to_string())?;
+                let registers: Vec<(String, u32)> = measurement
+                    .resources
+                    .iter()
+                    .map(|entry| (entry.entry.clone(), entry.registers))
+                    .collect();
+                let job = Job {
+                    module: &module,
+                    cubin: None,
+                    registers: &registers,
+                    plan: &plan,
+                    buffers: &buffers,
+                    sampled: &[],
+                    order: 0,
+                };
+                let key = Digest::of_parts(
+                    [
+                        &*candidate.ptx,
+                        &format!("{plan:?}"),
+                        &format!("{registers:?}"),
+                        KEPT,
+                    ]
+                    .map(str::as_bytes),
+                );
+                let launches = seen(device, &job, key)?;
+                Ok((
+                    candidate.ptx.contains("wgmma.mma_async"),
+                    Judged {
+                        node: *id,
+                        parents: node.parents.clone(),
+                        logged: *logged,
+                        label: node.label.clone(),
+                        setting: (*setting).clone(),
+                        time: *time,
+                        samples: (*samples).clone(),
+                        registers,
+                        launches,
+                    },
+                ))
+            },
+        )
         .collect::<Result<Vec<(bool, Judged)>, String>>()
         .map_err(|error| format!("{name}: {error}"))?;
     Ok(Ranking {
