@@ -190,6 +190,8 @@ fn flops_are_those_of_the_machine_code() {
             "%f %g",
             4.0,
         ),
+        // Not twice into the same sum.
+        ("mul.f32 %e, %a, %b; add.f32 %f, %e, %e;", "%f", 2.0),
         // Not those that are rounded by themselves, or not always.
         ("mul.rn.f32 %e, %a, %b; add.f32 %g, %e, %c;", "%g", 2.0),
         ("mul.f32 %e, %a, %b; add.rn.f32 %g, %e, %c;", "%g", 2.0),

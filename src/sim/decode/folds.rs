@@ -243,7 +243,7 @@ impl Kernel<'_> {
             let (results, known) = values.compute(expression, reads, depends, constant);
             if known || constant {
                 folds[pc] = Fold::Gone;
-            } else if self.is_sum(pc) {
+            } else if self.is_sum(pc) && !matches!(origins.as_slice(), [a, b] if a == b) {
                 for value in &origins {
                     if let Some(factor) = factors.get_mut(value) {
                         factor.sums += 1;
