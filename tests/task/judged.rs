@@ -19,7 +19,7 @@ use warptree::verdict::{Bottleneck, Verdict};
 /// Settings of each space that are judged; all 200 where `WARPTREE_SLOW=1`.
 fn sampled() -> usize {
     if std::env::var_os("WARPTREE_SLOW").is_some() {
-        200
+        120
     } else {
         4
     }
