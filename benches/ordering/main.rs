@@ -11,8 +11,8 @@
 //! orders rightly; an estimated tie counts half. *Ceiling*: the same of a second measurement, drawn anew from
 //! the first one's raw samples. *Regret*: how much slower than the best of all the best is that is left when
 //! the model has dropped half of them. *Guided*: where sources grew from one another, how many evaluations a search
-//! would need that took the least estimate first (by the constants that ship), beside those of the recorded order and of random ones. What blocks did is kept in the target folder, so that a second run,
-//! with another model, takes seconds.
+//! would need that took the least estimate first (by the constants that ship), beside those of the recorded order and
+//! of random ones. What blocks did is kept in the target folder, so that a second run, with another model, takes seconds.
 
 mod fit;
 mod guided;

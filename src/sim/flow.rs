@@ -131,19 +131,9 @@ fn successors(program: &Program, block: std::ops::Range<usize>) -> Vec<usize> {
     let mut falls_through = true;
     for pc in block.clone() {
         let instr = &program.code[pc];
-        match &instr.op {
-            Op::Branch { target } => {
-                out.push(*target as usize);
-                falls_through &= pc != last || instr.guard.is_some();
-            }
-            Op::BranchIndexed { targets, .. } => {
-                out.extend(targets.iter().map(|target| *target as usize));
-                falls_through &= pc != last || instr.guard.is_some();
-            }
-            Op::Exit | Op::Return | Op::Trap => {
-                falls_through &= pc != last || instr.guard.is_some();
-            }
-            _ => {}
+        if let Some(targets) = instr.sends_to() {
+            out.extend(targets.iter().map(|target| *target as usize));
+            falls_through &= pc != last || instr.guard.is_some();
         }
     }
     if falls_through {

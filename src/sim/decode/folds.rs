@@ -77,12 +77,10 @@ impl Kernel<'_> {
         let mut nexts: HashMap<usize, Vec<Pc>> = HashMap::new();
         for (pc, instr) in self.code.iter().enumerate() {
             let goes_on = (pc + 1) as Pc;
-            let mut next = match &instr.op {
-                Op::Branch { target } => vec![*target],
-                Op::BranchIndexed { targets, .. } => targets.clone(),
-                Op::Return | Op::Exit | Op::Trap => Vec::new(),
-                Op::Call(_) => vec![goes_on],
-                _ => continue,
+            let mut next = match (instr.sends_to(), &instr.op) {
+                (Some(targets), _) => targets.to_vec(),
+                (None, Op::Call(_)) => vec![goes_on],
+                (None, _) => continue,
             };
             if instr.guard.is_some() {
                 next.push(goes_on);

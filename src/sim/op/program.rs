@@ -108,6 +108,18 @@ pub(crate) struct Instr {
     pub mnemonic: u16,
 }
 
+impl Instr {
+    /// Where it sends control; `None`: always on to the next instruction. Under a guard, there as well.
+    pub(crate) fn sends_to(&self) -> Option<&[Pc]> {
+        match &self.op {
+            Op::Branch { target } => Some(std::slice::from_ref(target)),
+            Op::BranchIndexed { targets, .. } => Some(targets),
+            Op::Return | Op::Exit | Op::Trap => Some(&[]),
+            _ => None,
+        }
+    }
+}
+
 /// What a frame's slot holds when the frame is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Init {
