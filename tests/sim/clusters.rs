@@ -48,6 +48,29 @@ const READ: &str = "
 }
 ";
 
+/// The same by the first warp alone; the other, whom the barrier then no longer counts, is long about leaving.
+const LEAVE: &str = "
+    setp.ge.u32 %p, %tid, 32;
+    mov.u32 %old, 0;
+    @%p bra $OTHERS;
+    st.shared.u32 [%place], %value;
+    barrier.cluster.arrive.aligned;
+    barrier.cluster.wait.aligned;
+    ld.shared::cluster.u32 %value, [%there];
+    barrier.cluster.arrive.aligned;
+    barrier.cluster.wait.aligned;
+    st.global.u32 [%out], %value;
+    ret;
+$OTHERS:
+    st.global.u32 [%out], 7;
+$LINGER:
+    add.u32 %old, %old, 1;
+    setp.lt.u32 %p, %old, 200;
+    @%p bra $LINGER;
+    ret;
+}
+";
+
 /// The same by a generic address, and the rank that it names.
 const GENERIC: &str = "
     st.shared.u32 [%place], %value;
@@ -160,9 +183,13 @@ fn ordered_accesses_of_another_block_are_right_in_every_order() {
         .iter()
         .flat_map(|rank| (0..THREADS).map(move |thread| rank * 1000 + thread))
         .collect();
+    let halves: Vec<u32> = (theirs.iter().enumerate())
+        .map(|(index, &value)| if index % 64 < 32 { value } else { 7 })
+        .collect();
     let sums: Vec<u32> = [128, 256].iter().flat_map(|&sum| [sum; 64]).collect();
     for (body, expected) in [
         (READ, &theirs),
+        (LEAVE, &halves),
         (GENERIC, &theirs),
         (WRITE, &theirs),
         (ARRIVE, &theirs),

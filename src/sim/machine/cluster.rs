@@ -54,6 +54,11 @@ impl Block {
         self.advance(warp);
     }
 
+    /// Threads ended: the cluster's barrier no longer counts them, and may have waited for them alone.
+    pub(super) fn cluster_leave(&mut self) {
+        self.gate.changed = true;
+    }
+
     /// `barrier.cluster.wait`; `true`: it must wait.
     pub(super) fn cluster_wait(&mut self, warp: usize, fragment: usize) -> bool {
         let passed = self.gate.phase > self.gate.joined[warp];

@@ -511,6 +511,7 @@ impl Block {
         exec: u32,
     ) -> Course {
         self.warps[warp].live &= !exec;
+        self.cluster_leave();
         if self.warps[warp].live == 0 {
             self.abandons(env, warp, pc);
             if self.done() {
