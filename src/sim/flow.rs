@@ -1,8 +1,9 @@
 //! Where a kernel's values go: how far ahead of its use a load stands, and how many registers hold what is wanted
 //! later. Over the program as it is written; the assembler's own order is unknown here.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
+use super::liveness::{Block, wanted_after};
 use super::mix::{MOST_PARALLEL, Mix, basic_blocks};
 use super::op::{Op, Program};
 
@@ -53,64 +54,24 @@ pub(super) fn distance(program: &Program, mix: &[Mix], times: &[f64], load: usiz
 
 /// 32-bit registers that hold a value wanted later, after each instruction.
 pub(super) fn live(program: &Program) -> Vec<u32> {
-    let mut numbers: HashMap<u32, usize> = HashMap::new();
-    let mut widths: Vec<u32> = Vec::new();
-    let mut number = |register: u32| {
-        let next = numbers.len();
-        *numbers.entry(register).or_insert_with(|| {
-            widths.push(width(register));
-            next
-        })
-    };
-    let depends: Vec<(Vec<usize>, Vec<usize>)> = program
-        .depends
-        .iter()
-        .map(|depends| {
-            let numbers = |of: &[u32], number: &mut dyn FnMut(u32) -> usize| {
-                of.iter().map(|&register| number(register)).collect()
-            };
-            (
-                numbers(&depends.writes, &mut number),
-                numbers(&depends.reads, &mut number),
-            )
-        })
-        .collect();
-    let blocks = basic_blocks(program);
-    let at: HashMap<usize, usize> = (blocks.iter().enumerate())
-        .map(|(index, block)| (block.start, index))
-        .collect();
-    let mut wanted = vec![vec![false; widths.len()]; blocks.len()];
-    let mut live = vec![0; program.code.len()];
-    loop {
-        let mut changed = false;
-        for (index, block) in blocks.iter().enumerate().rev() {
-            let mut now = vec![false; widths.len()];
-            for next in successors(program, block.clone()) {
-                if let Some(&next) = at.get(&next) {
-                    for (now, next) in now.iter_mut().zip(&wanted[next]) {
-                        *now |= next;
-                    }
-                }
-            }
-            for pc in block.clone().rev() {
-                live[pc] = (now.iter().zip(&widths))
-                    .filter(|(now, _)| **now)
-                    .map(|(_, width)| width)
-                    .sum();
-                let (writes, reads) = &depends[pc];
-                // A write under a condition too: what it leaves alone is seldom wanted.
-                writes.iter().for_each(|&register| now[register] = false);
-                reads.iter().for_each(|&register| now[register] = true);
-            }
-            if now != wanted[index] {
-                wanted[index] = now;
-                changed = true;
-            }
+    let step_back = |pc: usize, wanted: &mut HashSet<u32>| {
+        let depends = &program.depends[pc];
+        // A write under a condition too: what it leaves alone is seldom wanted.
+        for register in &depends.writes {
+            wanted.remove(register);
         }
-        if !changed {
-            return live;
+        wanted.extend(&depends.reads);
+    };
+    let blocks = basic_blocks(program).into_iter();
+    let blocks: Vec<Block> = blocks.map(|pcs| Block::new(&program.code, pcs)).collect();
+    let mut live = vec![0; program.code.len()];
+    for (block, mut wanted) in std::iter::zip(&blocks, wanted_after(&blocks, step_back)) {
+        for pc in block.pcs.clone().rev() {
+            live[pc] = wanted.iter().map(|&register| width(register)).sum();
+            step_back(pc, &mut wanted);
         }
     }
+    live
 }
 
 /// 32-bit registers that a register takes; none for a predicate.
@@ -120,24 +81,4 @@ pub(super) fn width(register: u32) -> u32 {
         1 => 2,
         _ => 0,
     }
-}
-
-/// Where control goes from a basic block.
-fn successors(program: &Program, block: std::ops::Range<usize>) -> Vec<usize> {
-    let mut out = Vec::new();
-    let Some(last) = block.clone().next_back() else {
-        return out;
-    };
-    let mut falls_through = true;
-    for pc in block.clone() {
-        let instr = &program.code[pc];
-        if let Some(targets) = instr.sends_to() {
-            out.extend(targets.iter().map(|target| *target as usize));
-            falls_through &= pc != last || instr.guard.is_some();
-        }
-    }
-    if falls_through {
-        out.push(block.end);
-    }
-    out
 }

@@ -16,6 +16,7 @@ mod float;
 mod flops;
 mod flow;
 mod footprint;
+mod liveness;
 mod machine;
 mod memory;
 mod mix;

@@ -3,9 +3,10 @@
 //! read, all free to be rounded once with it, becomes part of them. Nothing here changes what a kernel does: it says
 //! what its work counts for.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::sim::op::{Alu, Depends, FloatOp, Fold, Instr, Op, Pc};
+use crate::sim::liveness::{Block, wanted_after};
+use crate::sim::op::{Alu, Depends, FloatOp, Fold, Instr, Op};
 
 /// A value: its number within a basic block.
 type Value = usize;
@@ -31,7 +32,10 @@ pub(super) fn folds(
         return folds;
     }
     let blocks = all.blocks();
-    for (block, live) in std::iter::zip(&blocks, all.live_after(&blocks)) {
+    let step_back = |pc: usize, live: &mut HashSet<u32>| {
+        all.step_back(pc, live);
+    };
+    for (block, live) in std::iter::zip(&blocks, wanted_after(&blocks, step_back)) {
         all.fold(block, live, &mut folds);
     }
     folds
@@ -41,12 +45,6 @@ struct Kernel<'a> {
     code: &'a [Instr],
     depends: &'a [Depends],
     mnemonics: &'a [String],
-}
-
-struct Block {
-    pcs: std::ops::Range<usize>,
-    /// Where control may go next.
-    next: Vec<Pc>,
 }
 
 /// A product that sums may take in.
@@ -72,78 +70,21 @@ impl Factor {
 
 impl Kernel<'_> {
     fn blocks(&self) -> Vec<Block> {
-        let mut first = vec![false; self.code.len() + 1];
-        first[0] = true;
-        let mut nexts: HashMap<usize, Vec<Pc>> = HashMap::new();
+        let mut starts = BTreeSet::from([0, self.code.len()]);
         for (pc, instr) in self.code.iter().enumerate() {
-            let goes_on = (pc + 1) as Pc;
-            let mut next = match (instr.sends_to(), &instr.op) {
-                (Some(targets), _) => targets.to_vec(),
-                (None, Op::Call(_)) => vec![goes_on],
-                (None, _) => continue,
-            };
-            if instr.guard.is_some() {
-                next.push(goes_on);
+            let targets = instr.sends_to();
+            if targets.is_some() || matches!(instr.op, Op::Call(_)) {
+                starts.insert(pc + 1);
             }
-            first[pc + 1] = true;
-            for &target in &next {
-                first[(target as usize).min(self.code.len())] = true;
-            }
-            nexts.insert(pc, next);
+            starts.extend(targets.into_iter().flatten().map(|pc| *pc as usize));
         }
-        let starts: Vec<usize> = (0..self.code.len()).filter(|&pc| first[pc]).collect();
-        let ends = starts.iter().skip(1).copied().chain([self.code.len()]);
-        std::iter::zip(starts.iter().copied(), ends)
-            .map(|(start, end)| Block {
-                pcs: start..end,
-                next: nexts.remove(&(end - 1)).unwrap_or_else(|| vec![end as Pc]),
-            })
-            .collect()
+        let starts: Vec<usize> = starts.range(..=self.code.len()).copied().collect();
+        let pcs = starts.windows(2).map(|pair| pair[0]..pair[1]);
+        pcs.map(|pcs| Block::new(self.code, pcs)).collect()
     }
 
-    /// Registers that are read after each block before anything else is written to them; what only reaches what
-    /// nobody reads is not.
-    fn live_after(&self, blocks: &[Block]) -> Vec<HashSet<u32>> {
-        let by_start: HashMap<usize, usize> = (blocks.iter().enumerate())
-            .map(|(index, block)| (block.pcs.start, index))
-            .collect();
-        let mut before = vec![HashSet::new(); blocks.len()];
-        loop {
-            let mut changed = false;
-            for (index, block) in blocks.iter().enumerate().rev() {
-                let mut live = self.live_out(block, &by_start, &before);
-                for pc in block.pcs.clone().rev() {
-                    self.step_back(pc, &mut live);
-                }
-                if live != before[index] {
-                    before[index] = live;
-                    changed = true;
-                }
-            }
-            if !changed {
-                break;
-            }
-        }
-        (blocks.iter())
-            .map(|block| self.live_out(block, &by_start, &before))
-            .collect()
-    }
-
-    fn live_out(
-        &self,
-        block: &Block,
-        by_start: &HashMap<usize, usize>,
-        before: &[HashSet<u32>],
-    ) -> HashSet<u32> {
-        let next = block
-            .next
-            .iter()
-            .filter_map(|&pc| by_start.get(&(pc as usize)));
-        next.flat_map(|&index| before[index].iter().copied())
-            .collect()
-    }
-
-    /// What is live before an instruction, from what is live after it. Tells whether it is needed at all.
+    /// What is live before an instruction, from what is live after it: what only reaches what nobody reads is not. Tells
+    /// whether it is needed at all.
     fn step_back(&self, pc: usize, live: &mut HashSet<u32>) -> bool {
         let (instr, depends) = (&self.code[pc], &self.depends[pc]);
         let needed = !self.pure(pc) || depends.writes.iter().any(|r| live.contains(r));
