@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::op::{Pc, Program};
+use super::causal::WARPGROUP;
+use super::op::{AsyncOp, Op, Pc, Program};
 
 /// Counters of one instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -90,11 +91,15 @@ impl Counts {
         self.hottest_atomic = self.hottest_atomic.max(other.hottest_atomic);
     }
 
-    /// Warp executions by full mnemonic, in order of first appearance.
+    /// Executions by full mnemonic, in order of first appearance: by a warp, products of a warpgroup by all its warps.
     pub fn executed(&self, program: &Program) -> Vec<(String, u64)> {
         let mut sums = vec![0; program.mnemonics.len()];
         for (counts, instr) in self.by_pc.iter().zip(&program.code) {
-            sums[usize::from(instr.mnemonic)] += counts.warps;
+            let together = match &instr.op {
+                Op::Async(op) if matches!(**op, AsyncOp::Product(_)) => WARPGROUP as u64,
+                _ => 1,
+            };
+            sums[usize::from(instr.mnemonic)] += counts.warps / together;
         }
         program
             .mnemonics
