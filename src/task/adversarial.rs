@@ -78,13 +78,13 @@ impl Plant {
         text: Arc<str>,
     ) -> Result<Self, TaskError> {
         let Mistake { name, text, expect } = mistakes::parse(name, path, text)?;
-        let passes = expect.stages == ["measured"];
+        let passes = expect.stages == ["measured"] && expect.instructions.is_none();
         if passes == (kind == PlantKind::Cheat) {
             return Err(TaskError::line(
                 path,
                 1,
                 "a cheat must not pass, and an honest kernel must",
-                "write `//! expect: measured; WHY` in `honest/`, another stage in `cheats/`",
+                "write `//! expect: measured; WHY` in `honest/`; another stage, or a share of instructions, in `cheats/`",
             ));
         }
         Ok(Self {
@@ -103,14 +103,11 @@ impl Plant {
     /// What to think of the judge's verdict.
     pub fn outcome(&self, verdict: &Verdict) -> Outcome {
         let passed = matches!(verdict, Verdict::Measured(_));
-        match (self.kind, passed) {
-            (PlantKind::Cheat, true) => Outcome::FalseAccept,
-            (PlantKind::Honest, false) => Outcome::FalseReject,
-            (PlantKind::Honest, true) => Outcome::AsExpected,
-            (PlantKind::Cheat, false) => match self.expect.check_stage(verdict) {
-                Ok(()) => Outcome::AsExpected,
-                Err(difference) => Outcome::CaughtOtherwise(difference),
-            },
+        match (self.kind, passed, self.expect.check_stage(verdict)) {
+            (PlantKind::Honest, false, _) => Outcome::FalseReject,
+            (PlantKind::Honest, true, _) | (PlantKind::Cheat, _, Ok(())) => Outcome::AsExpected,
+            (PlantKind::Cheat, true, Err(_)) => Outcome::FalseAccept,
+            (PlantKind::Cheat, false, Err(difference)) => Outcome::CaughtOtherwise(difference),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A mistake is an ordinary source whose first line is
 //!
 //! ```text
-//! //! expect: STAGE [| STAGE …] [; line N | ; here] [; code NAME] [; lint NAME] [; bottleneck NAME] [; only sim | ; only cuda]; WHY
+//! //! expect: STAGE [| STAGE …] [; line N | ; here] [; code NAME] [; lint NAME] [; bottleneck NAME] [; instructions SHARE] [; only sim | ; only cuda]; WHY
 //! ```
 //!
 //! - `STAGE`: the stage at which the verdict must end, in the words of [`Verdict::stage`]: `wrong`, `racy`,
@@ -16,6 +16,8 @@
 //!   lint's, and asked of it alone.
 //! - `bottleneck NAME`: the diagnosis must name it, in the words of [`Bottleneck`]: `shared_memory`. Only
 //!   with `measured`.
+//! - `instructions SHARE`: of the work that the task asks of its target instructions they may have done this much at
+//!   most, 0 to 1. Only with `measured`: the numbers are right, and worth so little.
 //! - `only sim`, `only cuda`: the other kind of device cannot tell, and is not asked.
 //! - `WHY`: a sentence for people, at the end.
 //!
@@ -31,7 +33,7 @@ use serde::de::IntoDeserializer;
 use serde::de::value::{Error as ValueError, StrDeserializer};
 
 use super::error::TaskError;
-use crate::verdict::{Bottleneck, Verdict};
+use crate::verdict::{Bottleneck, InstructionScore, Verdict};
 
 /// A kernel that must be caught.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +59,8 @@ pub struct Expectation {
     pub lint: Option<String>,
     /// What the diagnosis must say limits it.
     pub bottleneck: Option<Bottleneck>,
+    /// Most of their work that the target instructions may have done, 0 to 1.
+    pub instructions: Option<f64>,
     /// The one kind of device that can tell; `None`: every one.
     pub only: Option<DeviceKind>,
     /// A sentence for people.
@@ -74,16 +78,24 @@ pub enum DeviceKind {
 }
 
 impl Expectation {
-    /// `Ok` when `verdict` ended at an expected stage: all that a GPU can show, which knows no lines.
+    /// `Ok` when `verdict` ended at an expected stage, and target instructions were worth no more than expected: all
+    /// that a GPU can show, which knows no lines.
     pub fn check_stage(&self, verdict: &Verdict) -> Result<(), String> {
         let stage = verdict.stage();
-        if self.stages.contains(&stage) {
-            return Ok(());
+        if !self.stages.contains(&stage) {
+            return Err(format!(
+                "expected {}, the verdict is {stage}",
+                self.stages.join(" or ")
+            ));
         }
-        Err(format!(
-            "expected {}, the verdict is {stage}",
-            self.stages.join(" or ")
-        ))
+        let score = verdict.measurement().map(|m| m.score.instructions);
+        match (self.instructions, score) {
+            (Some(most), Some(InstructionScore::Counted { value })) if value <= most => Ok(()),
+            (Some(most), Some(score)) => Err(format!(
+                "expected target instructions to do {most} of the work at most, found {score:?}"
+            )),
+            (Some(_), None) | (None, _) => Ok(()),
+        }
     }
 
     /// `Ok` when `verdict` is as expected in full; otherwise what differs, in words. Line and code are asked
@@ -177,6 +189,7 @@ pub(super) fn parse(name: &str, path: &Path, text: Arc<str>) -> Result<Mistake, 
         code: None,
         lint: None,
         bottleneck: None,
+        instructions: None,
         only: None,
         why: String::new(),
     };
@@ -212,6 +225,16 @@ pub(super) fn parse(name: &str, path: &Path, text: Arc<str>) -> Result<Mistake, 
                 })?;
                 expect.bottleneck = Some(bottleneck);
             }
+            ("instructions", share) if !share.contains(' ') => {
+                let share = share.parse::<f64>().ok();
+                let share = share.filter(|share| (0.0..=1.0).contains(share));
+                expect.instructions = Some(share.ok_or_else(|| {
+                    fail(
+                        "a share is a number from 0 to 1".into(),
+                        "write `instructions 0.1`",
+                    )
+                })?);
+            }
             _ => break,
         }
         clauses.next();
@@ -220,9 +243,11 @@ pub(super) fn parse(name: &str, path: &Path, text: Arc<str>) -> Result<Mistake, 
     if expect.why.is_empty() {
         return Err(fail("the reason is missing".into(), FORM));
     }
-    if expect.bottleneck.is_some() && expect.stages != ["measured"] {
+    if (expect.bottleneck.is_some() || expect.instructions.is_some())
+        && expect.stages != ["measured"]
+    {
         return Err(fail(
-            "only a measured kernel has a bottleneck".into(),
+            "only a measured kernel has a bottleneck and a share".into(),
             "write `//! expect: measured; bottleneck NAME; WHY`",
         ));
     }

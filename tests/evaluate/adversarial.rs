@@ -6,9 +6,9 @@ use std::sync::Arc;
 use warptree::evaluate::Evaluator;
 use warptree::source::Source;
 use warptree::task::Catalogue;
-use warptree::task::adversarial::{Adversary, Outcome, PlantKind, catalogue};
+use warptree::task::adversarial::{Adversary, Outcome, Plant, PlantKind, catalogue};
 use warptree::task::mistakes::DeviceKind;
-use warptree::verdict::feedback;
+use warptree::verdict::{InstructionScore, Verdict, feedback};
 
 use super::simulated::simulated;
 
@@ -17,11 +17,12 @@ fn adversary(task: &str) -> Adversary {
     all.find(|adversary| adversary.task.name == task).unwrap()
 }
 
-fn try_all(task: &str) {
+/// What becomes of each that the simulator judges.
+fn try_all(task: &str) -> Vec<(Plant, Verdict)> {
     let adversary = adversary(task);
     let (pipeline, _folder) = simulated((*adversary.task).clone());
-    let mut wrong = Vec::new();
-    for plant in &adversary.plants {
+    let (mut wrong, mut judged) = (Vec::new(), Vec::new());
+    for plant in adversary.plants {
         if !plant.judged_by(DeviceKind::Sim) {
             continue;
         }
@@ -33,8 +34,10 @@ fn try_all(task: &str) {
             let told = feedback(&verdict, &plant.text, 1200);
             wrong.push(format!("{task}/{}: {outcome:?}\n{told}", plant.name));
         }
+        judged.push((plant, verdict));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    judged
 }
 
 #[test]
@@ -61,6 +64,55 @@ fn softmax_is_judged_as_planted() {
 fn products_of_other_rules_are_judged_as_planted() {
     try_all("hgemm");
     try_all("strassen");
+}
+
+/// The target instruction as a decoy, in a dead branch, in words: right, and worth next to nothing; where it does the
+/// work it is worth all.
+#[test]
+fn target_instructions_count_where_they_do_the_work() {
+    for (plant, verdict) in try_all("warpgroup") {
+        let score = verdict.measurement().unwrap().score.instructions;
+        let InstructionScore::Counted { value } = score else {
+            panic!("{}: {score:?}", plant.name)
+        };
+        match plant.kind {
+            PlantKind::Cheat => assert!(value <= 0.2, "{}: {value}", plant.name),
+            PlantKind::Honest => assert_eq!(value, 1.0, "{}", plant.name),
+        }
+    }
+}
+
+/// README.md's table: each of the catalogued cheats, by number, and the plants against it.
+#[test]
+fn every_catalogued_cheat_is_planted() {
+    let planted: Vec<(String, PlantKind)> = catalogue()
+        .unwrap()
+        .into_iter()
+        .flat_map(|a| {
+            let task = a.task.name.clone();
+            let name = move |p: Plant| (format!("{task}/{}", p.name), p.kind);
+            a.plants.into_iter().map(name)
+        })
+        .collect();
+    let table = include_str!("../adversarial/README.md");
+    let mut numbers = Vec::new();
+    for line in table.lines() {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [_, number, _, cheats, honest, _] = cells[..] else {
+            continue;
+        };
+        let Ok(number) = number.parse::<u32>() else {
+            continue;
+        };
+        for (names, kind) in [(cheats, PlantKind::Cheat), (honest, PlantKind::Honest)] {
+            for name in names.split(", ") {
+                let there = planted.contains(&(name.to_owned(), kind));
+                assert!(there, "{number}: no {kind:?} `{name}`");
+            }
+        }
+        numbers.push(number);
+    }
+    assert_eq!(numbers, Vec::from_iter(1..=20));
 }
 
 #[test]
