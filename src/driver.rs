@@ -9,24 +9,22 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
-
 use crate::device::RigError;
-use crate::evaluate::{Evaluation, Evaluator, Kernel};
-use crate::llm::Tally;
-use crate::propose::{Ask, Proposal, ProposalRequest, ProposeError, Proposer};
+use crate::evaluate::{Evaluator, Kernel};
+use crate::propose::{Proposal, ProposeError, Proposer};
 use crate::search::{
     Applied, Child, Cost, Expander, NodeId, Outcome, Request, Search, StopReason, Ticket,
 };
-use crate::source::{Point, Setting, Source};
+use crate::source::{Point, Source};
 use crate::store::{Asked, Event, LeftOut, Line, RunWriter, StoreError, StoredChild, StoredKernel};
 use crate::task::Task;
-use crate::verdict::{Estimate, Verdict};
+use crate::verdict::Estimate;
 
+mod answer;
 mod batch;
 mod contenders;
 mod finish;
@@ -34,6 +32,7 @@ mod fold;
 mod history;
 pub mod trajectory;
 
+use answer::{Answer, Picked, ProposeWork, Work, serve};
 pub use batch::{Item, batch};
 pub use contenders::Contenders;
 pub use fold::{Fold, FoldError};
@@ -487,140 +486,4 @@ impl Drive<'_> {
     fn elapsed(&self) -> Duration {
         self.elapsed_before + self.started.elapsed()
     }
-}
-
-enum Work {
-    Evaluate {
-        ticket: Ticket,
-        source: Arc<Source>,
-        /// Of which one is judged.
-        points: Vec<Point>,
-    },
-    Propose(Box<ProposeWork>),
-}
-
-struct ProposeWork {
-    ticket: Ticket,
-    by: Expander,
-    source: Arc<Source>,
-    setting: Option<Setting>,
-    feedback: Option<Verdict>,
-    tried: Vec<(String, String)>,
-    path: Vec<(String, String)>,
-    beside: Vec<(String, String)>,
-    ask: Option<Ask>,
-    attempt: u32,
-}
-
-enum Answer {
-    Evaluated(Result<(Picked, Evaluation), RigError>, Duration),
-    Proposed(
-        Result<Vec<(Proposal, Child)>, ProposeError>,
-        Tally,
-        Duration,
-    ),
-}
-
-/// Which of several settings is judged, and what is expected of the others.
-struct Picked {
-    point: Point,
-    left_out: Vec<(Point, Estimate)>,
-}
-
-/// The setting of which most is expected; of equals the first.
-fn pick(rig: &Rig<'_>, source: &Source, points: Vec<Point>) -> Result<Picked, RigError> {
-    let mut estimated: Vec<(Point, Estimate)> = match rig.prefilter {
-        Some(prefilter) if points.len() > 1 => points
-            .into_par_iter()
-            .map(|point| Ok((point.clone(), prefilter(source, &point)?)))
-            .collect::<Result<_, RigError>>()?,
-        Some(_) | None => points
-            .into_iter()
-            .map(|point| (point, Estimate::Unknown))
-            .collect(),
-    };
-    let ranks = estimated.iter().map(|(_, estimate)| estimate.rank());
-    let best = ranks.enumerate().min_by(|a, b| a.1.total_cmp(&b.1));
-    let best = best.map_or(0, |(place, _)| place);
-    let (point, _) = estimated.remove(best);
-    Ok(Picked {
-        point,
-        left_out: estimated,
-    })
-}
-
-/// A worker thread: answers until the driver hangs up.
-fn serve(rig: &Rig<'_>, work: &Mutex<Receiver<Work>>, to_driver: &Sender<(Ticket, Answer)>) {
-    loop {
-        let next = work.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(next) = next else { return };
-        let answer = match next {
-            Work::Evaluate {
-                ticket,
-                source,
-                points,
-            } => {
-                let started = Instant::now();
-                let result = pick(rig, &source, points).and_then(|picked| {
-                    let evaluation = rig.evaluator.evaluate(&source, &picked.point)?;
-                    Ok((picked, evaluation))
-                });
-                (ticket, Answer::Evaluated(result, started.elapsed()))
-            }
-            Work::Propose(work) => {
-                let (started, mut tally) = (Instant::now(), Tally::default());
-                let result = propose(rig, &work, &mut tally);
-                (
-                    work.ticket,
-                    Answer::Proposed(result, tally, started.elapsed()),
-                )
-            }
-        };
-        if to_driver.send(answer).is_err() {
-            return;
-        }
-    }
-}
-
-fn propose(
-    rig: &Rig<'_>,
-    work: &ProposeWork,
-    tally: &mut Tally,
-) -> Result<Vec<(Proposal, Child)>, ProposeError> {
-    let proposer = rig
-        .proposers
-        .iter()
-        .find(|(by, _)| *by == work.by)
-        .map(|(_, proposer)| proposer);
-    let (Some(proposer), Some(task)) = (proposer, rig.task) else {
-        return Err(ProposeError::Unavailable(format!(
-            "this run has no {} proposer",
-            work.by
-        )));
-    };
-    let request = ProposalRequest {
-        task,
-        source: &work.source,
-        setting: work.setting.clone(),
-        feedback: work.feedback.as_ref(),
-        history: &work.tried,
-        path: &work.path,
-        beside: &work.beside,
-        ask: work.ask,
-        attempt: work.attempt,
-    };
-    let proposals = proposer.propose(&request, tally)?;
-    proposals
-        .into_iter()
-        .map(|proposal| {
-            let source = Source::parse(&proposal.text)
-                .map_err(|error| ProposeError::Unusable(format!("{}: {error}", proposal.label)))?;
-            let child = Child {
-                label: proposal.label.clone(),
-                source: Arc::new(source),
-                settings: proposal.settings.clone(),
-            };
-            Ok((proposal, child))
-        })
-        .collect()
 }

@@ -15,6 +15,7 @@ pub mod recorded;
 pub mod sanitizer;
 mod stages;
 pub mod verify;
+mod watcher;
 
 use std::sync::Arc;
 

@@ -2,15 +2,15 @@
 //! findings with the place in the machine code. It decides no verdict.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
-use super::profile;
-use crate::device::cuda::{WorkerCommand, replay};
+use super::watcher::Watcher;
+use crate::device::cuda::WorkerCommand;
 use crate::device::{Job, RigError};
-use crate::toolchain::process::{self, Limits};
-use crate::toolchain::{self, Found, Observer, Places};
+use crate::toolchain::process::Limits;
+use crate::toolchain::{Found, Observer, Places};
 
 /// All calls under one tool: instrumented code runs ten to a hundred times slower.
 const TIME: Duration = Duration::from_secs(180);
@@ -59,41 +59,28 @@ pub struct Finding {
 
 /// A compute-sanitizer that is installed, and the program that launches calls under it.
 #[derive(Clone, Debug)]
-pub struct Sanitizer {
-    found: Found,
-    runner: WorkerCommand,
-    keep: Option<PathBuf>,
-}
+pub struct Sanitizer(Watcher);
 
 impl Sanitizer {
     /// Finds it. The error is a sentence for people.
     pub fn find(places: &Places) -> Result<Self, String> {
-        let named = std::env::var_os(Observer::Sanitizer.variable()).map(Into::into);
-        let found = toolchain::observer(Observer::Sanitizer, named, places)?;
-        let runner = WorkerCommand::replaying().map_err(|e| format!("this program: {e}"))?;
-        Ok(Self::new(found, runner))
+        Watcher::find(Observer::Sanitizer, places).map(Self)
     }
 
     /// With a given tool and runner.
     pub fn new(found: Found, runner: WorkerCommand) -> Self {
-        Self {
-            found,
-            runner,
-            keep: None,
-        }
+        Self(Watcher::new(Observer::Sanitizer, found, runner))
     }
 
     /// Leaves what it writes in this folder, as `TOOL-N.log`.
-    pub fn keeping(self, folder: PathBuf) -> Self {
-        Self {
-            keep: Some(folder),
-            ..self
-        }
+    pub fn keeping(mut self, folder: PathBuf) -> Self {
+        self.0.keep = Some(folder);
+        self
     }
 
     /// `compute-sanitizer 2025.3.1.0`.
     pub fn name(&self) -> String {
-        format!("compute-sanitizer {}", self.found.version)
+        self.0.name()
     }
 
     /// Launches the calls under one tool on GPU `ordinal`, which nobody else uses meanwhile. The inner error
@@ -104,62 +91,28 @@ impl Sanitizer {
         ordinal: u32,
         jobs: &[Job<'_>],
     ) -> Result<Result<Vec<Finding>, String>, RigError> {
-        let io = |doing: &str| {
-            let context = format!("{doing} for compute-sanitizer");
-            move |source| RigError::Io { context, source }
+        let tool = check.tool();
+        let arguments = |log: &Path| {
+            let fixed = ["--tool", tool, "--print-limit", REPORTS]
+                .into_iter()
+                .chain(["--show-backtrace", "no", "--log-file"]);
+            fixed.map(OsString::from).chain([log.into()]).collect()
         };
-        let scratch = tempfile::Builder::new()
-            .prefix("warptree-sanitizer-")
-            .tempdir()
-            .map_err(io("creating a scratch folder"))?;
-        let file = |name: &str| scratch.path().join(name);
-        let (calls, log, report) = (file("calls"), file("log"), file("report.json"));
-        match replay::write(&calls, ordinal, jobs) {
-            Ok(()) => {}
-            Err(replay::WriteError::Job { message, .. }) => return Ok(Err(message)),
-            Err(replay::WriteError::Io(error)) => return Err(io("writing calls")(error)),
-        }
-        let mut command = Command::new(&self.found.path);
-        command
-            .args(["--tool", check.tool(), "--print-limit", REPORTS])
-            .args(["--show-backtrace", "no", "--log-file"])
-            .arg(&log)
-            .arg(&self.runner.program)
-            .args(&self.runner.arguments)
-            .arg(&calls)
-            .arg("--report")
-            .arg(&report)
-            .env("TMPDIR", scratch.path())
-            .env("LC_ALL", "C");
         let limits = Limits {
             time: TIME,
             output: OUTPUT,
         };
-        let done = process::run(&mut command, limits).map_err(|error| RigError::Tool {
-            tool: "compute-sanitizer".to_owned(),
-            message: format!("{} cannot be run: {error}", self.found.path.display()),
-        })?;
-        let said = format!("{}\n{}\n{}", read(&log), done.stdout, done.stderr);
-        if let Some(folder) = &self.keep {
-            profile::keep(folder, check.tool(), &said).map_err(io("keeping the log"))?;
-        }
-        let progress = replay::progress(&report);
-        Ok(match (parse(&said), progress.failed) {
-            (Err(message), _) => Err(format!("{}: {message} ({})", check.tool(), done.ending)),
+        let said = match self.0.run(ordinal, jobs, arguments, limits, tool)? {
+            Ok(said) => said,
+            Err((_, message)) => return Ok(Err(message)),
+        };
+        Ok(match (parse(&said.text), said.failed) {
+            (Err(message), _) => Err(format!("{tool}: {message} ({})", said.ending)),
             // a report explains why a call broke off
-            (Ok(findings), Some(failed)) if findings.is_empty() => {
-                Err(format!("{}: {failed}", check.tool()))
-            }
+            (Ok(findings), Some(failed)) if findings.is_empty() => Err(format!("{tool}: {failed}")),
             (Ok(findings), _) => Ok(findings),
         })
     }
-}
-
-fn read(log: &Path) -> String {
-    // no log is a log without a summary, which is told
-    std::fs::read(log)
-        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-        .unwrap_or_default()
 }
 
 /// Reads its reports. The error says why it came to no summary.

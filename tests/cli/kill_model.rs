@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -89,21 +89,30 @@ fn answered(run: &Path) -> HashMap<String, usize> {
     counts
 }
 
-fn command(folder: &Path, args: &[&str]) -> Command {
-    let mut command = super::warptree(folder);
-    command
-        .args(args)
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
-    command
+/// What is left of a command that was killed again and again before it was let be.
+struct Left {
+    scratch: tempfile::TempDir,
+    /// How often the model was asked.
+    calls: usize,
+    kills: usize,
 }
 
-/// Starts what `next` says until it ends by itself, killing the first six; how many were killed.
-fn killed(next: impl Fn() -> Command) -> usize {
+/// Starts a command, and the same or, where a run has begun, `again`, until it ends by itself; kills the first six.
+fn killed(begin: &str, again: Option<&str>) -> Left {
+    let scratch = tempfile::tempdir().expect("scratch");
+    let (base, asked) = serve();
+    let begin = format!("{begin} --model m-1 --base-url {base}");
+    let run = scratch.path().join("run/run.toml");
     let mut rng = Pcg64::seed_from_u64(7);
     let mut kills = 0;
     loop {
-        let mut child = next().spawn().expect("starts");
+        let words = again.filter(|_| run.exists()).unwrap_or(&begin);
+        let mut child = super::warptree(scratch.path())
+            .args(words.split(' '))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
         if kills < 6 {
             let after = THINKING.mul_f64(0.5 + 3.0 * rng.random::<f64>());
             std::thread::sleep(after);
@@ -121,59 +130,59 @@ fn killed(next: impl Fn() -> Command) -> usize {
             String::from_utf8_lossy(&output.stderr)
         );
         assert!(kills >= 3, "{kills} kills are too few to tell");
-        return kills;
+        let calls = asked.lock().expect("not poisoned").len();
+        return Left {
+            scratch,
+            calls,
+            kills,
+        };
+    }
+}
+
+/// Replies in all recordings in and below a folder; none is there twice.
+fn all_answered(folder: &Path) -> usize {
+    if folder.join("exchanges.jsonl").exists() {
+        let answered = answered(folder);
+        let path = folder.display();
+        assert!(
+            answered.values().all(|count| *count == 1),
+            "{path}: a reply was paid for twice: {answered:?}"
+        );
+        return answered.len();
+    }
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    let below = entries.map(|entry| entry.expect("readable").path());
+    let folders = below.filter(|path| path.is_dir());
+    folders.map(|path| all_answered(&path)).sum()
+}
+
+impl Left {
+    /// All replies; of the calls at most `in_flight` a kill were lost.
+    fn answered(&self, in_flight: usize) -> usize {
+        let (calls, kills) = (self.calls, self.kills);
+        let answered = all_answered(self.scratch.path());
+        assert!(
+            calls - answered <= in_flight * kills,
+            "{calls} calls, {answered} answers, {kills} kills"
+        );
+        answered
     }
 }
 
 #[test]
 fn killed_in_mid_call_a_run_loses_at_most_that_call_and_pays_for_nothing_twice() {
-    let scratch = tempfile::tempdir().expect("scratch");
-    let (base, asked) = serve();
-    let most = MOST_CALLS.to_string();
-    let search = [
-        "search",
-        "transpose",
-        // A table would answer so fast that the run is over before it can be killed.
-        "--device",
-        "sim",
-        "--budget",
-        "60",
-        "--jobs",
-        "2",
-        "--out",
-        "run",
-        "--model",
-        "m-1",
-        "--base-url",
-        &base,
-        "--max-calls",
-        &most,
-    ];
-    let run = scratch.path().join("run");
-    let kills = killed(|| {
-        let begun = run.join("run.toml").exists();
-        let args: &[&str] = if begun {
-            &["resume", "run", "--jobs", "2"]
-        } else {
-            &search
-        };
-        command(scratch.path(), args)
-    });
-    let calls = asked.lock().expect("not poisoned").len();
-    let answered = answered(&run);
-    assert!(
-        answered.values().all(|count| *count == 1),
-        "a reply was paid for twice: {answered:?}"
+    // A table would answer so fast that the run is over before it can be killed.
+    let begin = format!(
+        "search transpose --device sim --budget 60 --jobs 2 --out run --max-calls {MOST_CALLS}"
     );
+    let left = killed(&begin, Some("resume run --jobs 2"));
+    left.answered(2);
+    let calls = left.calls;
     assert!(calls <= MOST_CALLS, "{calls} calls of {MOST_CALLS}");
-    // Two calls may be in flight when a process dies.
-    assert!(
-        calls - answered.len() <= 2 * kills,
-        "{calls} calls, {} answers, {kills} kills",
-        answered.len()
-    );
 
     // What the log says was spent is what the recording holds.
+    let run = left.scratch.path().join("run");
+    let answered = answered(&run);
     let stored = StoredRun::open(&run).expect("opens");
     let told: Vec<String> = stored
         .lines
@@ -194,100 +203,31 @@ fn killed_in_mid_call_a_run_loses_at_most_that_call_and_pays_for_nothing_twice()
     );
 }
 
-/// Replies in all recordings below a folder; none is there twice.
-fn all_answered(folder: &Path) -> usize {
-    let entries = std::fs::read_dir(folder).expect("a folder");
-    let below = entries.map(|entry| entry.expect("readable").path());
-    let counts = below.filter(|path| path.is_dir()).map(|path| {
-        if !path.join("exchanges.jsonl").exists() {
-            return 0;
-        }
-        let answered = answered(&path);
-        let path = path.display();
-        assert!(
-            answered.values().all(|count| *count == 1),
-            "{path}: a reply was paid for twice: {answered:?}"
-        );
-        answered.len()
-    });
-    counts.sum()
-}
-
 #[test]
 fn killed_in_mid_call_a_comparison_loses_at_most_that_call_and_pays_for_nothing_twice() {
-    let scratch = tempfile::tempdir().expect("scratch");
-    let (base, asked) = serve();
-    let most = MOST_CALLS.to_string();
-    let arguments = [
-        "compare",
-        "transpose",
-        "--device",
-        "sim",
-        "--space",
-        "tiled",
-        "--methods",
-        "best-of-n,refine,search",
-        "--seeds",
-        "1",
-        "--budget",
-        "4",
-        "--jobs",
-        "1",
-        "--out",
-        "cmp",
-        "--model",
-        "m-1",
-        "--base-url",
-        &base,
-        "--max-calls",
-        &most,
-    ];
-    let kills = killed(|| command(scratch.path(), &arguments));
-    let calls = asked.lock().expect("not poisoned").len();
-    let answered = all_answered(&scratch.path().join("cmp"));
-    assert!(answered >= 8, "{answered} answers");
-    assert!(calls <= MOST_CALLS, "{calls} calls of {MOST_CALLS}");
-    assert!(
-        calls - answered <= kills,
-        "{calls} calls, {answered} answers, {kills} kills"
+    let left = killed(
+        &format!(
+            "compare transpose --device sim --space tiled --methods best-of-n,refine,search --seeds 1 \
+             --budget 4 --jobs 1 --out cmp --max-calls {MOST_CALLS}"
+        ),
+        None,
     );
+    let answered = left.answered(1);
+    assert!(answered >= 8, "{answered} answers");
+    let calls = left.calls;
+    assert!(calls <= MOST_CALLS, "{calls} calls of {MOST_CALLS}");
 }
 
 #[test]
 fn killed_in_mid_call_a_benchmark_loses_at_most_that_call_and_pays_for_nothing_twice() {
-    let scratch = tempfile::tempdir().expect("scratch");
-    let (base, asked) = serve();
-    let device = format!(
-        "recorded:{}/traces/{{task}}-h200.jsonl.gz",
-        env!("CARGO_MANIFEST_DIR")
+    let traces = concat!(env!("CARGO_MANIFEST_DIR"), "/traces");
+    let left = killed(
+        &format!(
+            "bench --suite l1l2l3 --tasks-only transpose --device recorded:{traces}/{{task}}-h200.jsonl.gz \
+             --turns 3 --trajectories 4 --jobs 1 --out b"
+        ),
+        None,
     );
-    let arguments = [
-        "bench",
-        "--suite",
-        "l1l2l3",
-        "--tasks-only",
-        "transpose",
-        "--device",
-        &device,
-        "--turns",
-        "3",
-        "--trajectories",
-        "4",
-        "--jobs",
-        "1",
-        "--out",
-        "b",
-        "--model",
-        "m-1",
-        "--base-url",
-        &base,
-    ];
-    let kills = killed(|| command(scratch.path(), &arguments));
-    let calls = asked.lock().expect("not poisoned").len();
-    let answered = all_answered(&scratch.path().join("b"));
+    let answered = left.answered(1);
     assert!(answered >= 12, "{answered} answers");
-    assert!(
-        calls - answered <= kills,
-        "{calls} calls, {answered} answers, {kills} kills"
-    );
 }

@@ -12,7 +12,6 @@ mod slots;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 pub use counters::{Hot, Launch, Limits, Place, Profile};
@@ -21,10 +20,11 @@ pub use line_map::LineMap;
 pub use metrics::MetricSet;
 pub use ncu_output::{NcuError, Replay, Row, failure, parse};
 
-use crate::device::cuda::{WorkerCommand, replay};
+use super::watcher::Watcher;
+use crate::device::cuda::WorkerCommand;
 use crate::device::{Gpu, Job, RigError};
-use crate::toolchain::process::{self, Limits as ProcessLimits};
-use crate::toolchain::{self, Found, Observer, Places};
+use crate::toolchain::process::Limits as ProcessLimits;
+use crate::toolchain::{Found, Observer, Places};
 
 /// Start of ncu, of the program and of its context.
 const START: Duration = Duration::from_secs(60);
@@ -60,41 +60,28 @@ pub enum NotProfiled {
 
 /// An ncu that is installed, and the program that launches calls under it.
 #[derive(Clone, Debug)]
-pub struct Profiler {
-    ncu: Found,
-    runner: WorkerCommand,
-    keep: Option<PathBuf>,
-}
+pub struct Profiler(Watcher);
 
 impl Profiler {
     /// Finds ncu. The error is a sentence for people.
     pub fn find(places: &Places) -> Result<Self, String> {
-        let named = std::env::var_os(Observer::Ncu.variable()).map(Into::into);
-        let ncu = toolchain::observer(Observer::Ncu, named, places)?;
-        let runner = WorkerCommand::replaying().map_err(|e| format!("this program: {e}"))?;
-        Ok(Self::new(ncu, runner))
+        Watcher::find(Observer::Ncu, places).map(Self)
     }
 
     /// With a given ncu and runner.
     pub fn new(ncu: Found, runner: WorkerCommand) -> Self {
-        Self {
-            ncu,
-            runner,
-            keep: None,
-        }
+        Self(Watcher::new(Observer::Ncu, ncu, runner))
     }
 
     /// Leaves what ncu writes in this folder, as `ncu-N.log`.
-    pub fn keeping(self, folder: PathBuf) -> Self {
-        Self {
-            keep: Some(folder),
-            ..self
-        }
+    pub fn keeping(mut self, folder: PathBuf) -> Self {
+        self.0.keep = Some(folder);
+        self
     }
 
     /// `ncu 2025.3.1.0`.
     pub fn name(&self) -> String {
-        format!("ncu {}", self.ncu.version)
+        self.0.name()
     }
 
     /// Profiles each subject once on GPU `ordinal`, which nobody else uses meanwhile; caches are flushed
@@ -150,68 +137,31 @@ impl Profiler {
         subjects: &[Subject<'_>],
         ask: Ask,
     ) -> Result<Batch, RigError> {
-        let io = |doing: &str| {
-            let context = format!("{doing} for ncu");
-            move |source| RigError::Io { context, source }
-        };
-        let scratch = tempfile::Builder::new()
-            .prefix("warptree-ncu-")
-            .tempdir()
-            .map_err(io("creating a scratch folder"))?;
-        let file = |name: &str| scratch.path().join(name);
-        let (calls, log, report) = (file("calls"), file("log.csv"), file("report.json"));
         let jobs: Vec<Job<'_>> = subjects.iter().map(|subject| subject.job).collect();
-        match replay::write(&calls, ordinal, &jobs) {
-            Ok(()) => {}
-            Err(replay::WriteError::Job { job: 0, message }) => {
-                return Ok(Batch::Some(vec![Err(NotProfiled::Call(message))]));
-            }
-            Err(replay::WriteError::Job { job, .. }) => {
-                return self.run(ordinal, set, &subjects[..job], ask);
-            }
-            Err(replay::WriteError::Io(error)) => return Err(io("writing calls")(error)),
-        }
-        let mut command = Command::new(&self.ncu.path);
-        command
-            .args(arguments(set, ask, &log))
-            .arg(&self.runner.program)
-            .args(&self.runner.arguments)
-            .arg(&calls)
-            .arg("--report")
-            .arg(&report)
-            .env("TMPDIR", scratch.path())
-            .env("LC_ALL", "C");
         let limits = ProcessLimits {
             time: START + EACH * u32::try_from(subjects.len()).unwrap_or(u32::MAX),
             output: OUTPUT,
         };
-        let done = process::run(&mut command, limits).map_err(|error| RigError::Tool {
-            tool: "ncu".to_owned(),
-            message: format!("{} cannot be run: {error}", self.ncu.path.display()),
-        })?;
-        let mut said = read_log(&log, OUTPUT);
-        for stream in [&done.stdout, &done.stderr] {
-            said.push('\n');
-            said.push_str(stream);
-        }
-        if let Some(folder) = &self.keep {
-            keep(folder, "ncu", &said).map_err(io("keeping the log"))?;
-        }
-        let progress = replay::progress(&report);
-        let rows = match parse(&said) {
+        let arguments = |log: &Path| arguments(set, ask, log);
+        let said = match self.0.run(ordinal, &jobs, arguments, limits, "ncu")? {
+            Ok(said) => said,
+            Err((0, message)) => return Ok(Batch::Some(vec![Err(NotProfiled::Call(message))])),
+            Err((job, _)) => return self.run(ordinal, set, &subjects[..job], ask),
+        };
+        let rows = match parse(&said.text) {
             Ok(rows) => rows,
-            Err(NcuError::Failed(text)) if !done.ending.success() => {
-                let text = progress.failed.unwrap_or(text);
+            Err(NcuError::Failed(text)) if !said.ending.success() => {
+                let text = said.failed.unwrap_or(text);
                 return Ok(Batch::Nothing(NcuError::Failed(format!(
                     "{} ({text})",
-                    done.ending
+                    said.ending
                 ))));
             }
             Err(error) => return Ok(Batch::Nothing(error)),
         };
-        let failed = failure(&said)
+        let failed = failure(&said.text)
             .map(NotProfiled::Ncu)
-            .or_else(|| progress.failed.map(NotProfiled::Call));
+            .or_else(|| said.failed.map(NotProfiled::Call));
         Ok(sorted(&self.name(), set, subjects, ask, &rows, failed))
     }
 }
@@ -264,28 +214,6 @@ fn arguments(set: &MetricSet, ask: Ask, log: &Path) -> Vec<OsString> {
     arguments.push(metrics.join(",").into());
     arguments.extend(["--log-file".into(), log.into(), "--".into()]);
     arguments
-}
-
-/// Writes `FOLDER/NAME-N.log` with the first free N.
-pub(super) fn keep(folder: &Path, name: &str, text: &str) -> std::io::Result<()> {
-    std::fs::create_dir_all(folder)?;
-    let path = (0..)
-        .map(|n: u32| folder.join(format!("{name}-{n}.log")))
-        .find(|path| !path.exists());
-    match path {
-        Some(path) => std::fs::write(path, text),
-        None => Ok(()),
-    }
-}
-
-fn read_log(log: &Path, limit: u64) -> String {
-    use std::io::Read as _;
-    let mut bytes = Vec::new();
-    // no log is a log without rows: what ncu said elsewhere tells why
-    if let Ok(file) = std::fs::File::open(log) {
-        let _as_far_as_it_goes = file.take(limit).read_to_end(&mut bytes);
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Gives rows to the calls that made them: in order, with the right names and sizes, each launch once.
