@@ -147,6 +147,8 @@ pub(crate) struct BulkLoad {
     pub mbarrier: SharedPlace,
     /// Ranks of blocks that get it; absent: the one that `dst` names.
     pub multicast: Option<Slot>,
+    /// Changes what is there instead of replacing it.
+    pub reduce: Option<(AtomOp, super::AtomType)>,
 }
 
 /// Out of shared memory.

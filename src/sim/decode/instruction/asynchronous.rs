@@ -169,7 +169,8 @@ impl Decoder<'_> {
             .filter(|(space, _)| matches!(*space, "shared" | "global"))
             .map(|(space, _)| space);
         match (spaces.next(), spaces.next()) {
-            (Some("shared"), Some(from)) if !p.has("reduce") => {
+            // A reduction goes from shared memory to shared memory, and names its type.
+            (Some("shared"), Some(from)) if !p.has("reduce") || from == "shared" => {
                 let dst = self.shared_place(body, p.operand(0)?, Space::Shared)?;
                 let (src, next) = if from == "shared" {
                     let (address, _) = self.address(body, p.operand(1)?)?;
@@ -182,6 +183,12 @@ impl Decoder<'_> {
                     let bytes = self.src(body, p.operand(2)?, Ty::B32)?;
                     (BulkPlace::Global { address, bytes }, 3)
                 };
+                let reduce = if p.has("reduce") {
+                    let BulkReduce { op, ty } = self.reduction(p)?;
+                    Some((op, ty.ok_or_else(|| p.unknown())?))
+                } else {
+                    None
+                };
                 let mbarrier = self.shared_place(body, p.operand(next)?, Space::Shared)?;
                 let multicast = if p.has("multicast::cluster") {
                     Some(self.src(body, p.operand(next + 1)?, Ty::B32)?)
@@ -193,6 +200,7 @@ impl Decoder<'_> {
                     src,
                     mbarrier,
                     multicast,
+                    reduce,
                 })))
             }
             (Some("global"), Some("shared")) => {

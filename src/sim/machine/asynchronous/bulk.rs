@@ -105,7 +105,7 @@ impl Block {
                 address,
                 mbarrier,
                 ranks,
-                reduce: None,
+                reduce: load.reduce,
                 knows: self.knowledge[at.warp].clone(),
                 pc: at.pc,
             })));
