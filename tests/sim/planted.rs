@@ -189,6 +189,14 @@ const PLANTED: &[Planted] = &[
         other: "",
     },
     Planted {
+        mistake: "a box to store that begins before the tensor",
+        text: "add.u32 %ox, %col, 0;",
+        by: "add.u32 %ox, %col, -64;",
+        found: FindingKind::OutOfBounds,
+        at: STORE,
+        other: "",
+    },
+    Planted {
         mistake: "an mbarrier that was never initialised",
         text: "mbarrier.init.shared::cta.b64 [smem+131088], 1;",
         by: "",

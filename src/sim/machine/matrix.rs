@@ -1,17 +1,12 @@
 //! `mma`: products of small matrices that a warp's lanes hold together. Lane 4g + t holds, p elements a register,
 //! of A rows g and g + 8 from column p·t on, of B column g at the same rows, of C and D rows g and g + 8 at columns
-//! 2t and 2t + 1. Sums are made in float64 and rounded once: tensor cores keep fewer bits, in an order of their
-//! own.
+//! 2t and 2t + 1.
 
 use pulp::{Arch, NullaryFnOnce};
 
 use super::regs::{LANES, Narrow, Regs, Wide};
+use super::tensor_core::{self, ByDepth, ByRows, COLUMNS, DEPTH, ROWS, Steps, Table};
 use crate::sim::op::{Mma, MmaDouble, Operands, Slot, Sums};
-
-const ROWS: usize = 16;
-const COLUMNS: usize = 8;
-/// Deepest product, of 8-bit elements.
-const DEPTH: usize = 32;
 
 pub(super) fn mma(regs: &mut Regs<'_>, mask: u32, op: &Mma, arch: Arch) {
     let (mut by_rows, mut by_depth) = ([[0.0; DEPTH]; ROWS], [[0.0; COLUMNS]; DEPTH]);
@@ -26,38 +21,124 @@ pub(super) fn mma(regs: &mut Regs<'_>, mask: u32, op: &Mma, arch: Arch) {
             by_depth[k][lane / 4] = value;
         });
     }
-    let dots = arch.dispatch(Dots {
-        by_rows: &by_rows,
-        by_depth: &by_depth[..op.depth()],
-    });
     let added: Vec<Narrow> = op.c.iter().map(|&slot| regs.n(slot)).collect();
-    let sum = |lane: usize, part: usize| -> f64 {
-        let c = match op.c_type {
-            Sums::F32 => f64::from(f32::from_bits(added[part][lane])),
-            Sums::F16 => half_of(added[part / 2][lane], part % 2).to_f64(),
-            Sums::S32 => f64::from(added[part][lane] as i32),
-        };
-        c + dots[lane / 4 + 8 * (part / 2)][2 * (lane % 4) + part % 2]
-    };
-    let results: Vec<(Slot, Narrow)> = (op.d.iter().enumerate())
-        .map(|(index, &slot)| {
-            let row = std::array::from_fn(|lane| match op.d_type {
-                Sums::F32 => (sum(lane, index) as f32).to_bits(),
-                Sums::F16 => {
-                    let [low, high] =
-                        [0, 1].map(|half| half::f16::from_f64(sum(lane, 2 * index + half)));
-                    u32::from(low.to_bits()) | u32::from(high.to_bits()) << 16
-                }
-                // Exact: all sums are far below 2⁵³.
-                Sums::S32 if op.saturates => sum(lane, index) as i32 as u32,
-                Sums::S32 => sum(lane, index) as i64 as u32,
+    let results: Vec<(Slot, Narrow)> = match op.d_type {
+        Sums::S32 => {
+            let dots = arch.dispatch(Dots {
+                by_rows: &by_rows,
+                by_depth: &by_depth[..op.depth()],
             });
-            (slot, row)
-        })
-        .collect();
+            let row = |(part, &slot): (usize, &Slot)| {
+                let row = std::array::from_fn(|lane| {
+                    let (row, column) = place(part, lane);
+                    let sum = f64::from(added[part][lane] as i32) + dots[row][column];
+                    // Exact: all sums are far below 2⁵³.
+                    if op.saturates {
+                        sum as i32 as u32
+                    } else {
+                        sum as i64 as u32
+                    }
+                });
+                (slot, row)
+            };
+            op.d.iter().enumerate().map(row).collect()
+        }
+        Sums::F32 | Sums::F16 => {
+            let sums = float_sums(op, &by_rows, &by_depth, &added, arch);
+            let row = |(part, &slot): (usize, &Slot)| {
+                let at = |part: usize, lane: usize| {
+                    let (row, column) = place(part, lane);
+                    sums[row][column]
+                };
+                let row = std::array::from_fn(|lane| match op.d_type {
+                    Sums::F16 => {
+                        let [low, high] = [0, 1].map(|half| half_bits(at(2 * part + half, lane)));
+                        low | high << 16
+                    }
+                    Sums::F32 | Sums::S32 => at(part, lane).to_bits(),
+                });
+                (slot, row)
+            };
+            op.d.iter().enumerate().map(row).collect()
+        }
+    };
     for (slot, row) in results {
         regs.set_n(mask, slot, &row);
     }
+}
+
+/// Row and column of a lane's accumulator.
+fn place(part: usize, lane: usize) -> (usize, usize) {
+    (lane / 4 + 8 * (part / 2), 2 * (lane % 4) + part % 2)
+}
+
+/// Elements of 8 bits are widened to float16 first: of each four the first two make one step, the others a second one,
+/// and what stood in C is added by itself. All others meet at once.
+fn float_sums(
+    op: &Mma,
+    by_rows: &ByRows,
+    by_depth: &ByDepth,
+    added: &[Narrow],
+    arch: Arch,
+) -> Table {
+    let mut c = Table::default();
+    let each = match op.c_type {
+        Sums::F16 => 2,
+        Sums::F32 | Sums::S32 => 1,
+    };
+    for (register, words) in added.iter().enumerate() {
+        for (lane, &word) in words.iter().enumerate() {
+            for half in 0..each {
+                let (row, column) = place(each * register + half, lane);
+                c[row][column] = match op.c_type {
+                    Sums::F16 => half_of(word, half).to_f32(),
+                    Sums::F32 | Sums::S32 => f32::from_bits(word),
+                };
+            }
+        }
+    }
+    let bytes = op.a_type.bytes() == 1;
+    let (first, second): (Vec<usize>, Vec<usize>) =
+        (0..op.depth()).partition(|k| !bytes || k % 4 < 2);
+    let least_sum = match op.c_type {
+        Sums::F16 => HALF,
+        Sums::F32 | Sums::S32 => SINGLE,
+    };
+    let steps = Steps {
+        by_rows,
+        by_depth,
+        steps: if bytes { &[first, second] } else { &[first] },
+        least: [least(op.a_type), least(op.b_type), least_sum],
+        sums: if bytes { Table::default() } else { c },
+    };
+    let mut sums = steps.sum(arch);
+    if bytes {
+        for (sums, c) in sums.iter_mut().zip(&c) {
+            for (sum, c) in sums.iter_mut().zip(c) {
+                *sum = tensor_core::add(*sum, *c);
+            }
+        }
+    }
+    sums
+}
+
+/// Least normal numbers of float16, and of float32.
+const HALF: f64 = 1.0 / (1u64 << 14) as f64;
+const SINGLE: f64 = f32::MIN_POSITIVE as f64;
+
+fn least(ty: Operands) -> f64 {
+    match ty {
+        Operands::F16 | Operands::E4m3 | Operands::E5m2 => HALF,
+        Operands::Bf16 | Operands::Tf32 | Operands::S8 | Operands::U8 => SINGLE,
+    }
+}
+
+/// Rounded to nearest.
+fn half_bits(value: f32) -> u32 {
+    if value.is_nan() {
+        return 0x7fff;
+    }
+    u32::from(half::f16::from_f32(value).to_bits())
 }
 
 /// Like [`mma`] for float64: a lane's registers of A alternate between rows g and g + 8, then go on four columns

@@ -16,6 +16,7 @@ pub(crate) mod regs;
 mod run;
 mod schedule;
 mod straight;
+mod tensor_core;
 mod warp;
 pub(crate) mod window;
 

@@ -238,6 +238,13 @@ impl Block {
                         let found = u64::from(source);
                         return Err(misaligned(env, at.pc, found, BOX_ALIGNMENT as usize));
                     }
+                    if let Some(before) = coordinates.iter().find(|at| **at < 0) {
+                        let message = format!(
+                            "the box to store begins at coordinate {before} of `{}`: it may reach beyond a tensor, not begin before it (error 715)",
+                            map.name
+                        );
+                        return Err(fault(env, at.pc, FindingKind::OutOfBounds, &message));
+                    }
                     let bytes = map.box_bytes();
                     let data = self.take(env, one, source, bytes, map.swizzle, actor)?;
                     let ty = element_type(map.dtype);

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use super::super::access::{At, fault, report_race, uninitialised};
 use super::super::regs::{FULL, LANES, Narrow};
+use super::super::tensor_core;
 use super::super::warp::{Frame, POISON, State};
 use super::super::{Block, Env, Stop};
 use super::Step;
@@ -448,8 +449,10 @@ fn a_of_registers(product: &Product, registers: &[Narrow; 4], out: &mut [f32]) {
 }
 
 /// Adds the product of A (by depth, then row) and B (by depth, then column). Products of 16-bit numbers are
-/// exact in f32; sums are rounded each, where tensor cores keep fewer bits in an order of their own.
+/// exact in f32; sums are rounded each, where tensor cores keep fewer bits in an order of their own. Parts of a sum may
+/// be beyond f32: what becomes infinite is added once more.
 fn multiply(arch: pulp::Arch, a: &[f32], b: &[f32], columns: usize, out: &mut [f32]) {
+    let before = out.to_vec();
     arch.dispatch(|| {
         for (a, b) in a.chunks_exact(ROWS).zip(b.chunks_exact(columns)) {
             for (factor, row) in a.iter().zip(out.chunks_exact_mut(columns)) {
@@ -459,4 +462,12 @@ fn multiply(arch: pulp::Arch, a: &[f32], b: &[f32], columns: usize, out: &mut [f
             }
         }
     });
+    for (index, sum) in out.iter_mut().enumerate() {
+        if !sum.is_finite() {
+            let (row, column) = (index / columns, index % columns);
+            let factors = a.chunks_exact(ROWS).zip(b.chunks_exact(columns));
+            let products = factors.map(|(a, b)| f64::from(a[row]) * f64::from(b[column]));
+            *sum = tensor_core::single(f64::from(before[index]) + products.sum::<f64>());
+        }
+    }
 }
