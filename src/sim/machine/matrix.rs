@@ -5,34 +5,53 @@
 use pulp::{Arch, NullaryFnOnce};
 
 use super::regs::{LANES, Narrow, Regs, Wide};
-use super::tensor_core::{self, ByDepth, ByRows, COLUMNS, DEPTH, ROWS, Steps, Table};
+use super::tensor_core::{self, HALF, ROWS, SINGLE, Terms};
 use crate::sim::op::{Mma, MmaDouble, Operands, Slot, Sums};
 
+/// Columns of B and of the sums.
+const COLUMNS: usize = 8;
+/// Deepest product, of 8-bit elements.
+const DEPTH: usize = 32;
+
+/// Elements by depth, then by row or column.
+type ByDepth<const N: usize> = [[f32; N]; DEPTH];
+type Table = [[f32; COLUMNS]; ROWS];
+
 pub(super) fn mma(regs: &mut Regs<'_>, mask: u32, op: &Mma, arch: Arch) {
-    let (mut by_rows, mut by_depth) = ([[0.0; DEPTH]; ROWS], [[0.0; COLUMNS]; DEPTH]);
+    let (mut a, mut b) = ([[0.0; ROWS]; DEPTH], [[0.0; COLUMNS]; DEPTH]);
     for (part, &slot) in op.a.iter().enumerate() {
         let (quarter, half) = (part / op.halves(), part % op.halves());
-        elements(op.a_type, &regs.n(slot), quarter, |lane, k, value| {
-            by_rows[lane / 4 + 8 * half][k] = value;
-        });
+        elements(
+            op.a_type,
+            op.depth(),
+            &regs.n(slot),
+            quarter,
+            |lane, k, value| {
+                a[k][lane / 4 + 8 * half] = value;
+            },
+        );
     }
     for (part, &slot) in op.b.iter().enumerate() {
-        elements(op.b_type, &regs.n(slot), part, |lane, k, value| {
-            by_depth[k][lane / 4] = value;
-        });
+        elements(
+            op.b_type,
+            op.depth(),
+            &regs.n(slot),
+            part,
+            |lane, k, value| {
+                b[k][lane / 4] = value;
+            },
+        );
     }
     let added: Vec<Narrow> = op.c.iter().map(|&slot| regs.n(slot)).collect();
     let results: Vec<(Slot, Narrow)> = match op.d_type {
         Sums::S32 => {
-            let dots = arch.dispatch(Dots {
-                by_rows: &by_rows,
-                by_depth: &by_depth[..op.depth()],
-            });
+            let dots = arch.dispatch(Dots { a: &a, b: &b });
             let row = |(part, &slot): (usize, &Slot)| {
                 let row = std::array::from_fn(|lane| {
                     let (row, column) = place(part, lane);
-                    let sum = f64::from(added[part][lane] as i32) + dots[row][column];
-                    // Exact: all sums are far below 2⁵³.
+                    // Exact: products have 19 bits.
+                    let dot = f64::from(dots[row][column]);
+                    let sum = f64::from(added[part][lane] as i32) + dot;
                     if op.saturates {
                         sum as i32 as u32
                     } else {
@@ -44,7 +63,7 @@ pub(super) fn mma(regs: &mut Regs<'_>, mask: u32, op: &Mma, arch: Arch) {
             op.d.iter().enumerate().map(row).collect()
         }
         Sums::F32 | Sums::F16 => {
-            let sums = float_sums(op, &by_rows, &by_depth, &added, arch);
+            let sums = float_sums(op, &a, &b, &added, arch);
             let row = |(part, &slot): (usize, &Slot)| {
                 let at = |part: usize, lane: usize| {
                     let (row, column) = place(part, lane);
@@ -72,12 +91,11 @@ fn place(part: usize, lane: usize) -> (usize, usize) {
     (lane / 4 + 8 * (part / 2), 2 * (lane % 4) + part % 2)
 }
 
-/// Elements of 8 bits are widened to float16 first: of each four the first two make one step, the others a second one,
-/// and what stood in C is added by itself. All others meet at once.
+/// What stood in C is added to products of 8-bit elements by itself; all others meet at once.
 fn float_sums(
     op: &Mma,
-    by_rows: &ByRows,
-    by_depth: &ByDepth,
+    a: &ByDepth<ROWS>,
+    b: &ByDepth<COLUMNS>,
     added: &[Narrow],
     arch: Arch,
 ) -> Table {
@@ -97,35 +115,34 @@ fn float_sums(
             }
         }
     }
-    let bytes = op.a_type.bytes() == 1;
-    let (first, second): (Vec<usize>, Vec<usize>) =
-        (0..op.depth()).partition(|k| !bytes || k % 4 < 2);
     let least_sum = match op.c_type {
         Sums::F16 => HALF,
         Sums::F32 | Sums::S32 => SINGLE,
     };
-    let steps = Steps {
-        by_rows,
-        by_depth,
-        steps: if bytes { &[first, second] } else { &[first] },
-        least: [least(op.a_type), least(op.b_type), least_sum],
-        sums: if bytes { Table::default() } else { c },
+    let step = |from: usize, to: usize, sums: &mut Table| {
+        let terms = Terms {
+            a: a[from..to].as_flattened(),
+            b: b[from..to].as_flattened(),
+            columns: COLUMNS,
+            least: [least(op.a_type), least(op.b_type), least_sum],
+            places: Terms::PLACES,
+        };
+        terms.add_to(sums.as_flattened_mut(), arch);
     };
-    let mut sums = steps.sum(arch);
-    if bytes {
-        for (sums, c) in sums.iter_mut().zip(&c) {
-            for (sum, c) in sums.iter_mut().zip(c) {
-                *sum = tensor_core::add(*sum, *c);
-            }
-        }
+    let depth = op.depth();
+    if op.a_type.bytes() > 1 {
+        step(0, depth, &mut c);
+        return c;
     }
+    let mut sums = Table::default();
+    step(0, depth / 2, &mut sums);
+    step(depth / 2, depth, &mut sums);
+    let added = std::iter::zip(sums.as_flattened_mut(), c.as_flattened());
+    added.for_each(|(sum, c)| *sum = tensor_core::add(*sum, *c));
     sums
 }
 
-/// Least normal numbers of float16, and of float32.
-const HALF: f64 = 1.0 / (1u64 << 14) as f64;
-const SINGLE: f64 = f32::MIN_POSITIVE as f64;
-
+/// The least normal number: elements of 8 bits are widened to float16 first.
 fn least(ty: Operands) -> f64 {
     match ty {
         Operands::F16 | Operands::E4m3 | Operands::E5m2 => HALF,
@@ -162,22 +179,21 @@ pub(super) fn mma_double(regs: &mut Regs<'_>, mask: u32, op: &MmaDouble) {
     }
 }
 
-/// The products of rows and columns, each summed in order of depth.
+/// Products of integers.
 struct Dots<'a> {
-    by_rows: &'a [[f64; DEPTH]; ROWS],
-    by_depth: &'a [[f64; COLUMNS]],
+    a: &'a ByDepth<ROWS>,
+    b: &'a ByDepth<COLUMNS>,
 }
 
 impl NullaryFnOnce for Dots<'_> {
-    type Output = [[f64; COLUMNS]; ROWS];
+    type Output = Table;
 
     #[inline(always)]
-    fn call(self) -> [[f64; COLUMNS]; ROWS] {
-        // As sums of none begin: the sign of a zero is not lost.
-        let mut out = [[-0.0; COLUMNS]; ROWS];
-        for (sums, row) in out.iter_mut().zip(self.by_rows) {
-            for (factor, values) in row.iter().zip(self.by_depth) {
-                for (sum, value) in sums.iter_mut().zip(values) {
+    fn call(self) -> Table {
+        let mut out = Table::default();
+        for (a, b) in self.a.iter().zip(self.b) {
+            for (sums, factor) in out.iter_mut().zip(a) {
+                for (sum, value) in sums.iter_mut().zip(b) {
                     *sum += factor * value;
                 }
             }
@@ -186,13 +202,15 @@ impl NullaryFnOnce for Dots<'_> {
     }
 }
 
-/// Hands over the elements of a register, each with its lane and its place along the depth.
+/// Hands over the elements of a register, each with its lane and its place along the depth. Of small floats the first
+/// two of four stand in the first half of the depth, where their step finds them.
 #[inline(always)]
 fn elements(
     ty: Operands,
+    depth: usize,
     register: &Narrow,
     quarter: usize,
-    mut take: impl FnMut(usize, usize, f64),
+    mut take: impl FnMut(usize, usize, f32),
 ) {
     let each = 4 / ty.bytes();
     let bits = 32 / each as u32;
@@ -200,7 +218,11 @@ fn elements(
         for element in 0..each {
             let value = word >> (bits * element as u32) & (u32::MAX >> (32 - bits));
             let k = 4 * each * quarter + each * (lane % 4) + element;
-            take(lane, k, f64::from(ty.value(value)));
+            let k = match ty {
+                Operands::E4m3 | Operands::E5m2 => depth / 2 * (k % 4 / 2) + k / 4 * 2 + k % 2,
+                Operands::F16 | Operands::Bf16 | Operands::Tf32 | Operands::S8 | Operands::U8 => k,
+            };
+            take(lane, k, ty.value(value));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::super::access::{At, fault, report_race, uninitialised};
 use super::super::regs::{FULL, LANES, Narrow};
-use super::super::tensor_core;
+use super::super::tensor_core::{self, HALF, SINGLE, Terms};
 use super::super::warp::{Frame, POISON, State};
 use super::super::{Block, Env, Stop};
 use super::Step;
@@ -13,7 +13,7 @@ use super::operand::{Descriptor, Operand};
 use crate::sim::causal::WARPGROUP;
 use crate::sim::decode::SHARED_BASE;
 use crate::sim::finding::FindingKind;
-use crate::sim::op::{Instr, Op, Pc, Product, Program, Side, Slot};
+use crate::sim::op::{Instr, Op, Operands, Pc, Product, Program, Side, Slot};
 use crate::sim::shared::By;
 
 const ROWS: usize = Product::ROWS;
@@ -169,7 +169,20 @@ impl Block {
             under_way.values.fill(0.0);
         }
         if let Some((a, b)) = factors {
-            multiply(env.arch, &a, &b, columns, &mut under_way.values);
+            let sums = &mut under_way.values;
+            match (least(product.a_type), least(product.b_type)) {
+                (Some(a_least), Some(b_least)) => {
+                    let terms = Terms {
+                        a: &a,
+                        b: &b,
+                        columns,
+                        least: [a_least, b_least, if product.halves { HALF } else { SINGLE }],
+                        places: Terms::FEW_PLACES,
+                    };
+                    terms.add_to(sums, env.arch);
+                }
+                _ => multiply(env.arch, &a, &b, columns, sums),
+            }
         }
         if product.halves {
             for value in &mut under_way.values {
@@ -445,6 +458,15 @@ fn a_of_registers(product: &Product, registers: &[Narrow; 4], out: &mut [f32]) {
                 out[depth * ROWS + row] = value;
             }
         }
+    }
+}
+
+/// The least normal number of elements of 8 bits, whose sums are cut early.
+fn least(ty: Operands) -> Option<f64> {
+    match ty {
+        Operands::E4m3 => Some(1.0 / 64.0),
+        Operands::E5m2 => Some(HALF),
+        Operands::F16 | Operands::Bf16 | Operands::Tf32 | Operands::S8 | Operands::U8 => None,
     }
 }
 
