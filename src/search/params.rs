@@ -135,8 +135,8 @@ pub struct TunerParams {
     pub model_limit: u32,
     /// What is known of each earlier run, at most so many settings: the best, and a spread over the ranks.
     pub earlier_limit: u32,
-    /// Settings asked for here until 1/e is left of what shows here of what earlier runs lead to expect: ranks
-    /// that agree in general lead astray where the best of both stand apart.
+    /// Settings asked for here until 1/e is believed of what earlier runs lead to expect, where it explains
+    /// nothing of what is judged here; what explains much is believed for good.
     pub earlier_memory: f64,
     /// Not used any more: runs stored while it was are still read.
     #[serde(skip_serializing)]
@@ -163,7 +163,7 @@ impl Default for TunerParams {
             climb: 3,
             model_limit: 256,
             earlier_limit: 100,
-            earlier_memory: 50.0,
+            earlier_memory: 25.0,
             earlier_start_points: IgnoredAny,
         }
     }

@@ -364,9 +364,9 @@ impl Tuner {
         let here = here.map(|&trial| targets.of_trial(&self.trials, trial));
         let mut rows: Vec<f64> = here.collect();
         let points = self.trials.iter().map(|trial| &trial.point);
-        let remembered = (-(self.trials.len() as f64) / self.params.earlier_memory).exp();
+        let memory = self.params.earlier_memory;
         self.prior
-            .weigh(&self.gp, points, &self.rows, remembered, &mut rows);
+            .weigh(&self.gp, points, &self.rows, memory, &mut rows);
         let fresh = (self.ranking.len() - self.learnt_at) as f64;
         let share = self.learnt_at as f64 * self.params.learn_growth;
         if fresh >= share.max(f64::from(self.params.learn_every)) {
