@@ -195,7 +195,7 @@ fn graph_operations() {
 fn grow(graph: &mut Graph<()>, next: &mut u32) -> NodeId {
     *next = next.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
     let parent = NodeId((*next >> 8) % graph.len() as u32);
-    graph.grow(parent, (), String::new())
+    graph.grow(parent, (), String::new(), None)
 }
 
 /// Whole steps of a search whose sources have no knobs, so that the graph does all the growing.
@@ -253,6 +253,7 @@ fn step(search: &mut Search, made: &mut u64, nodes: &mut usize) -> Duration {
                     label: "edit".into(),
                     source: Arc::new(single(*made)),
                     settings: Vec::new(),
+                    estimated: None,
                 }
             });
             let children: Vec<Child> = children.collect();

@@ -223,6 +223,7 @@ impl<'a> Split<'a> {
                         label: format!("edit to {to}"),
                         source: Arc::clone(&self.sources[to]),
                         settings: Vec::new(),
+                        estimated: None,
                     });
                     Outcome::Expanded {
                         cost: Cost::FREE,

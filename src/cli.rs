@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::llm::{Api, Dollars};
@@ -111,6 +111,15 @@ pub enum Command {
     ReplayCalls(ReplayCallsArgs),
 }
 
+/// What says in which order new sources are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Prior {
+    /// Nothing: each as soon as it is proposed.
+    None,
+    /// The simulator's cost model.
+    Sim,
+}
+
 /// Where and with what kernels are judged.
 #[derive(Clone, Debug, Args)]
 pub struct JudgeArgs {
@@ -211,6 +220,10 @@ pub struct SearchArgs {
     /// the fastest: 0.5 is every second one. For GPUs and tables of measurements.
     #[arg(long, value_name = "PART", value_parser = part)]
     pub prefilter: Option<f64>,
+    /// Try new sources (rewrites, a model's edits) in the order of what the simulator's cost model expects of them
+    /// beside their parents. Measured times alone decide. For GPUs and tables of measurements.
+    #[arg(long, value_enum, default_value_t = Prior::None, value_name = "PRIOR")]
+    pub prior: Prior,
     /// Seed of every random choice.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub seed: u64,

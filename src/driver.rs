@@ -22,19 +22,21 @@ use crate::search::{
 use crate::source::{Point, Source};
 use crate::store::{Asked, Event, LeftOut, Line, RunWriter, StoreError, StoredChild, StoredKernel};
 use crate::task::Task;
-use crate::verdict::Estimate;
 
 mod answer;
 mod batch;
 mod contenders;
+mod estimates;
 mod finish;
 mod fold;
 mod history;
 pub mod trajectory;
 
-use answer::{Answer, Picked, ProposeWork, Work, serve};
+use answer::{Answer, Picked, ProposeWork, Proposed, Work, serve};
 pub use batch::{Item, batch};
 pub use contenders::Contenders;
+use estimates::Estimates;
+pub use estimates::Estimator;
 pub use fold::{Fold, FoldError};
 use fold::{cost, evaluated};
 pub use history::History;
@@ -57,14 +59,12 @@ pub struct Rig<'a> {
     pub jobs: usize,
     /// Every judge and proposer answers the same question the same way.
     pub deterministic: bool,
-    /// Says what to expect of a setting, for runs that judge only a part of those that tuners choose.
-    pub prefilter: Option<Prefilter<'a>>,
+    /// Says what to expect of a setting, for runs that judge only a part of those that tuners choose, or that try
+    /// new sources in the order of what is expected of them.
+    pub estimator: Option<Estimator<'a>>,
     /// Judge the leader again at the end, in full: for runs that make a claim.
     pub confirm: bool,
 }
-
-/// Estimates a setting, cheaply, without judging it.
-pub type Prefilter<'a> = &'a (dyn Fn(&Source, &Point) -> Result<Estimate, RigError> + Sync);
 
 /// Watches a run: the terminal, a JSON stream, nothing.
 pub trait Observer {
@@ -124,6 +124,15 @@ pub fn drive(
     let (to_driver, answers) = mpsc::channel::<(Ticket, Answer)>();
     let (to_judge, to_propose) = (Mutex::new(to_judge), Mutex::new(to_propose));
     let params = fold.search.params();
+    let estimates = rig
+        .estimator
+        .map(|estimator| Estimates::new(estimator, params, rig.jobs))
+        .transpose()
+        .map_err(|error| DriveError::Rig {
+            error,
+            folder: run.folder.display().to_string(),
+        })?;
+    let estimates = estimates.as_ref();
     let proposers = params
         .window
         .saturating_add(params.model_window)
@@ -155,7 +164,7 @@ pub fn drive(
         ] {
             for _ in 0..threads {
                 let to_driver = to_driver.clone();
-                scope.spawn(move || serve(rig, work, &to_driver));
+                scope.spawn(move || serve(rig, estimates, work, &to_driver));
             }
         }
         drop(to_driver);
@@ -346,6 +355,7 @@ impl Drive<'_> {
                         took_ms: took.as_millis() as u64,
                     })
                 });
+                let result = result.map_err(|error| self.broken(error))?;
                 self.take_proposed(ticket, node, by, cost, asked, result)?
             }
             (Request::Evaluate { .. }, Answer::Proposed(..))
@@ -362,7 +372,7 @@ impl Drive<'_> {
         by: Expander,
         cost: Cost,
         asked: Option<Box<Asked>>,
-        result: Result<Vec<(Proposal, Child)>, ProposeError>,
+        result: Proposed,
     ) -> Result<Event, DriveError> {
         Ok(match result {
             Ok(proposed) => {
@@ -463,13 +473,14 @@ impl Drive<'_> {
         proposed
             .into_iter()
             .zip(applied.children)
-            .map(|((proposal, _), grown)| {
+            .map(|((proposal, child), grown)| {
                 Ok(StoredChild {
                     label: proposal.label,
                     source: self.run.objects.put(proposal.text.as_bytes())?,
                     grown,
                     settings: proposal.settings,
                     rationale: proposal.rationale,
+                    estimated: child.estimated,
                 })
             })
             .collect()

@@ -21,6 +21,8 @@ mod errors;
 mod kill;
 #[path = "cli/kill_model.rs"]
 mod kill_model;
+#[path = "cli/prior.rs"]
+mod prior;
 #[path = "cli/replay.rs"]
 mod replay;
 #[path = "cli/report.rs"]

@@ -118,7 +118,7 @@ fn run(folder: &Path, task: &Task, source: &str, edited: bool) -> StoredRun {
         task: None,
         jobs: 1,
         deterministic: true,
-        prefilter: None,
+        estimator: None,
         confirm: true,
     };
     drive(&rig, &mut writer, &[], &AtomicBool::new(false), &mut Silent).expect("drives");

@@ -23,7 +23,7 @@ use warptree::search::{Expander, Grown, NodeId, Ticket};
 use warptree::source::{Point, Setting};
 use warptree::store::{Asked, Event, Line, Objects, RootConfig, StoredChild, StoredRun};
 use warptree::units::{Digest, Nanos};
-use warptree::verdict::{Diagnostic, Severity, Time, Verdict};
+use warptree::verdict::{Diagnostic, Severity, Time, TimeRatio, Verdict};
 
 use chromium::Page;
 
@@ -84,6 +84,7 @@ fn large(sources: u32, kernels: u32) -> (TempDir, StoredRun, Vec<Exchange>) {
             },
             settings: Vec::new(),
             rationale: Some(format!("because {HOSTILE}")),
+            estimated: TimeRatio::new(0.9),
         };
         events.push(Event::Expanded {
             ticket: Ticket(u64::from(nth)),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 use warptree::device::RigError;
-use warptree::driver::{Ended, Fold, Observer, Prefilter, Rig, drive};
+use warptree::driver::{Ended, Estimator, Fold, Observer, Rig, drive};
 use warptree::evaluate::recorded::{Recorded, Row, Table};
 use warptree::evaluate::{Evaluation, Evaluator};
 use warptree::propose::ProposerKind;
@@ -21,6 +21,8 @@ use warptree::store::{
 use warptree::units::{Digest, Nanos, SmArch};
 use warptree::verdict::{Estimate, Verdict};
 
+#[path = "run/prior.rs"]
+mod prior;
 #[path = "run/race.rs"]
 mod race;
 
@@ -113,7 +115,7 @@ fn go(folder: &Path, budget: u32, jobs: usize, stop_after: Option<usize>) -> End
 /// Judges only a part of the settings that the tuner chooses, by what an estimator says of them; earlier runs
 /// may have judged the table too.
 fn go_by(
-    part: Option<(f64, Prefilter<'_>)>,
+    part: Option<(f64, Estimator<'_>)>,
     earlier: &[String],
     folder: &Path,
     budget: u32,
@@ -139,7 +141,7 @@ fn go_by(
         task: None,
         jobs,
         deterministic: true,
-        prefilter: part.map(|(_, prefilter)| prefilter),
+        estimator: part.map(|(_, estimator)| estimator),
         confirm: true,
     };
     let flag = AtomicBool::new(false);
@@ -269,7 +271,7 @@ fn sifted(folder: &Path) -> (Vec<Point>, Vec<Point>) {
 fn a_part_of_the_settings_is_judged_and_a_stop_changes_nothing() {
     let scratch = tempfile::tempdir().expect("scratch");
     let through = scratch.path().join("through");
-    let half = Some((0.5, &expects as Prefilter<'_>));
+    let half = Some((0.5, &expects as Estimator<'_>));
     go_by(half, &[], &through, 40, 3, None);
     let expected = timeless(&through);
     let (judged, aside) = sifted(&through);
@@ -418,7 +420,7 @@ fn a_leader_that_is_refuted_in_full_makes_room_for_the_next() {
             task: None,
             jobs: 1,
             deterministic: true,
-            prefilter: None,
+            estimator: None,
             confirm: true,
         };
         let flag = AtomicBool::new(false);

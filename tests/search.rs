@@ -10,10 +10,12 @@ use warptree::search::{
     Root, Search, SearchParams, StopReason, StopRules, Surrogate, Ticket, Value,
 };
 use warptree::source::{KnobValue, Setting, Source};
-use warptree::units::Nanos;
+use warptree::units::{Digest, Nanos};
 
 #[path = "search/earlier.rs"]
 mod earlier;
+#[path = "search/prior.rs"]
+mod prior;
 
 fn source(text: &str) -> Arc<Source> {
     Arc::new(Source::parse(text).expect("the test's source parses"))
@@ -47,6 +49,7 @@ fn child(label: &str, source: &Arc<Source>) -> Child {
         label: label.into(),
         source: Arc::clone(source),
         settings: Vec::new(),
+        estimated: None,
     }
 }
 

@@ -25,6 +25,8 @@ const KEPT: &str = "3";
 
 /// A trace's settings.
 pub struct Ranking {
+    /// Where it was read from.
+    pub file: PathBuf,
     /// The file's name without its endings.
     pub name: String,
     /// What must not be scored by constants that were fitted on it.
@@ -224,6 +226,7 @@ fn read(
         .collect::<Result<Vec<(bool, Judged)>, String>>()
         .map_err(|error| format!("{name}: {error}"))?;
     Ok(Ranking {
+        file: file.to_owned(),
         name: name.to_owned(),
         task: run
             .config

@@ -12,12 +12,13 @@
 //! the first one's raw samples. *Regret*: how much slower than the best of all the best is that is left when
 //! the model has dropped half of them. *Guided*: where sources grew from one another, how many evaluations a search
 //! would need that took the least estimate first (by the constants that ship), beside those of the recorded order and
-//! of random ones. What blocks did is kept in the target folder, so that a second run, with another model, takes seconds.
+//! of random ones. *Searched*: how many the engine takes over the same graph, without and with the prior. What blocks did is kept in the target folder, so that a second run, with another model, takes seconds.
 
 mod fit;
 mod guided;
 mod judged;
 mod score;
+mod searched;
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -49,6 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .collect();
     print!("{}", table(&rows));
     print!("{}", guided(&rows));
+    print!("{}", searched(&rankings, &limits, &constants)?);
     if let Some(file) = asked.csv {
         std::fs::write(file, csv(&rows))?;
     }
@@ -206,6 +208,35 @@ fn guided(rows: &[Row]) -> String {
         "in the mean              {recorded:>9.1} {guided:>8.1} {random:>8.1}"
     );
     out
+}
+
+/// What the prior saves the engine over recorded graphs.
+fn searched(
+    rankings: &[Ranking],
+    limits: &warptree::sim::cost::Limits,
+    constants: &Constants,
+) -> Result<String, Box<dyn Error>> {
+    let mut out = String::from(
+        "\nsearched: without and with the prior, evaluations until within 2 % and 1 % of the best\n",
+    );
+    let line = |name: &str, evaluations: &[f64]| {
+        let numbers: String = evaluations.iter().map(|n| format!(" {n:>6.1}")).collect();
+        format!("{name:<24}{numbers}\n")
+    };
+    out += "in flight                     1                           4\n";
+    let mut all: Vec<Vec<f64>> = Vec::new();
+    for ranking in rankings {
+        let estimates = ranking.estimates(limits, constants);
+        if let Some(recording) = searched::Recording::read(ranking, &estimates)? {
+            let evaluations = recording.evaluations();
+            all.push(evaluations.iter().flatten().flatten().copied().collect());
+            out += &line(&ranking.name, &all[all.len() - 1]);
+        }
+    }
+    let columns = all.first().map_or(0, Vec::len);
+    let mean = |column: usize| all.iter().map(|row| row[column]).sum::<f64>() / all.len() as f64;
+    let means: Vec<f64> = (0..columns).map(mean).collect();
+    Ok(out + &line("in the mean", &means))
 }
 
 fn csv(rows: &[Row]) -> String {

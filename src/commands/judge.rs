@@ -257,24 +257,27 @@ pub(super) fn open_pipeline(
     })
 }
 
-/// Who estimates settings for a run that judges only a part of them; `None` for a run that judges all.
+/// Who estimates settings for a run that judges only a part of them or tries new sources in their order; `None` for
+/// a run that asks for neither.
 pub(super) fn estimator(
     judge: &Judge,
     config: &RunConfig,
     global: &Global,
 ) -> anyhow::Result<Option<Pipeline>> {
-    if config.search.prefilter.is_none() {
-        return Ok(None);
-    }
+    let asked = match (config.search.prefilter, config.search.prior) {
+        (Some(_), _) => "--prefilter",
+        (None, true) => "--prior sim",
+        (None, false) => return Ok(None),
+    };
     let (Some(task), Some(gpu)) = (&judge.task, &judge.gpu) else {
         bail!(
-            "--prefilter: the cost model needs a task with PTX and a GPU whose facts are known; {} has none",
+            "{asked}: the cost model needs a task with PTX and a GPU whose facts are known; {} has none",
             judge.device
         );
     };
     if judge.times == "estimated" {
         bail!(
-            "--prefilter: what the simulator judges is estimated already; use it with a GPU or a recorded table"
+            "{asked}: what the simulator judges is estimated already; use it with a GPU or a recorded table"
         );
     }
     let device: Arc<dyn Device> = Arc::new(SimDevice::new(gpu.clone()));

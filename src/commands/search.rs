@@ -9,7 +9,7 @@ use super::judge::{self, Judge, Over, Wanted};
 use super::session::{self, Session};
 use super::start_from::start_from;
 use super::{Exit, note};
-use crate::cli::{Global, LimitArgs, ModelArgs, SearchArgs};
+use crate::cli::{Global, LimitArgs, ModelArgs, Prior, SearchArgs};
 use crate::propose::ProposerKind;
 use crate::report::{Doing, opening};
 use crate::search::{NodeId, Plateau, SearchParams, StopRules};
@@ -48,6 +48,11 @@ pub(super) fn run(args: SearchArgs, global: &Global) -> anyhow::Result<Exit> {
         args.model.model.is_some(),
         judge.task.is_some(),
     )?;
+    if args.prior == Prior::Sim && proposers == [ProposerKind::Knobs] {
+        bail!(
+            "--prior sim: it orders the sources that rewrites or a model propose, and neither is in service here"
+        );
+    }
     let model = model_config(&args.model);
     if let Some(model) = &model {
         // Before hours of baselines: what cannot work is told at once.
@@ -59,6 +64,7 @@ pub(super) fn run(args: SearchArgs, global: &Global) -> anyhow::Result<Exit> {
     };
     let mut config = config(&judge, args.seed, global, &sources, proposers, model, stop);
     config.search.prefilter = args.prefilter;
+    config.search.prior = args.prior == Prior::Sim;
     let estimator = judge::estimator(&judge, &config, global)?;
     let earlier = start_from(&args.start_from, &mut config, &sources)?;
     let texts = sources.iter().map(|(_, text)| &**text);

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 
 use super::judge::Judge;
 use super::{Exit, answer, note};
-use crate::driver::{Ended, Prefilter, Rig, drive};
+use crate::driver::{Ended, Estimator, Rig, drive};
 use crate::evaluate::Pipeline;
 use crate::llm::{self, Budget, Limits, OpenOptions, Prices, Rates};
 use crate::propose::{AskOptions, ModelProposer, Proposer, ProposerKind, Rewrites};
@@ -26,7 +26,7 @@ pub(super) struct Session {
     pub(super) run: RunWriter,
     pub(super) past: Vec<Line>,
     pub(super) jobs: usize,
-    /// Estimates settings, where only a part of them is judged.
+    /// Estimates settings, where only a part of them is judged or new sources are tried in their order.
     pub(super) estimator: Option<Pipeline>,
     /// What the model may cost, where other runs share that; else the run has its own.
     pub(super) budget: Option<Arc<Budget>>,
@@ -103,7 +103,7 @@ impl Session {
             task: judge.task.as_deref(),
             jobs,
             deterministic,
-            prefilter: estimate.as_ref().map(|estimate| estimate as Prefilter<'_>),
+            estimator: estimate.as_ref().map(|estimate| estimate as Estimator<'_>),
             // a table can only repeat itself
             confirm: judge.times != "recorded",
         };

@@ -233,7 +233,7 @@ impl Bench<'_> {
             proposers,
             task: self.task,
             jobs: self.jobs(),
-            prefilter: None,
+            estimator: None,
             // every method's winner is judged again in the same way, by us
             confirm: false,
         };

@@ -5,9 +5,8 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
-
 use super::Rig;
+use super::estimates::Estimates;
 use crate::device::RigError;
 use crate::evaluate::Evaluation;
 use crate::llm::Tally;
@@ -41,12 +40,11 @@ pub(super) struct ProposeWork {
 
 pub(super) enum Answer {
     Evaluated(Result<(Picked, Evaluation), RigError>, Duration),
-    Proposed(
-        Result<Vec<(Proposal, Child)>, ProposeError>,
-        Tally,
-        Duration,
-    ),
+    Proposed(Result<Proposed, RigError>, Tally, Duration),
 }
+
+/// What a proposer answered.
+pub(super) type Proposed = Result<Vec<(Proposal, Child)>, ProposeError>;
 
 /// Which of several settings is judged, and what is expected of the others.
 pub(super) struct Picked {
@@ -55,12 +53,13 @@ pub(super) struct Picked {
 }
 
 /// The setting of which most is expected; of equals the first.
-fn pick(rig: &Rig<'_>, source: &Source, points: Vec<Point>) -> Result<Picked, RigError> {
-    let mut estimated: Vec<(Point, Estimate)> = match rig.prefilter {
-        Some(prefilter) if points.len() > 1 => points
-            .into_par_iter()
-            .map(|point| Ok((point.clone(), prefilter(source, &point)?)))
-            .collect::<Result<_, RigError>>()?,
+fn pick(
+    estimates: Option<&Estimates<'_>>,
+    source: &Source,
+    points: Vec<Point>,
+) -> Result<Picked, RigError> {
+    let mut estimated: Vec<(Point, Estimate)> = match estimates {
+        Some(estimates) if points.len() > 1 => estimates.of_all(source, points)?,
         Some(_) | None => points
             .into_iter()
             .map(|point| (point, Estimate::Unknown))
@@ -79,6 +78,7 @@ fn pick(rig: &Rig<'_>, source: &Source, points: Vec<Point>) -> Result<Picked, Ri
 /// A worker thread: answers until the driver hangs up.
 pub(super) fn serve(
     rig: &Rig<'_>,
+    estimates: Option<&Estimates<'_>>,
     work: &Mutex<Receiver<Work>>,
     to_driver: &Sender<(Ticket, Answer)>,
 ) {
@@ -92,7 +92,7 @@ pub(super) fn serve(
                 points,
             } => {
                 let started = Instant::now();
-                let result = pick(rig, &source, points).and_then(|picked| {
+                let result = pick(estimates, &source, points).and_then(|picked| {
                     let evaluation = rig.evaluator.evaluate(&source, &picked.point)?;
                     Ok((picked, evaluation))
                 });
@@ -100,7 +100,7 @@ pub(super) fn serve(
             }
             Work::Propose(work) => {
                 let (started, mut tally) = (Instant::now(), Tally::default());
-                let result = propose(rig, &work, &mut tally);
+                let result = propose(rig, estimates, &work, &mut tally);
                 (
                     work.ticket,
                     Answer::Proposed(result, tally, started.elapsed()),
@@ -113,11 +113,40 @@ pub(super) fn serve(
     }
 }
 
+/// The answer to a request for children. Where they are estimated, rewrites give all that is left at once: which of
+/// them comes first is then decided by what is expected of each.
 fn propose(
     rig: &Rig<'_>,
+    estimates: Option<&Estimates<'_>>,
     work: &ProposeWork,
     tally: &mut Tally,
-) -> Result<Vec<(Proposal, Child)>, ProposeError> {
+) -> Result<Proposed, RigError> {
+    let mut proposed = match propose_once(rig, work, work.attempt, tally) {
+        Ok(proposed) => proposed,
+        Err(error) => return Ok(Err(error)),
+    };
+    let (Some(estimates), Some(stands), false) = (estimates, &work.setting, proposed.is_empty())
+    else {
+        return Ok(Ok(proposed));
+    };
+    let Some(parent) = estimates.of_parent(&work.source, stands)? else {
+        return Ok(Ok(proposed));
+    };
+    if work.by == Expander::Rewrites {
+        for attempt in work.attempt + 1.. {
+            match propose_once(rig, work, attempt, tally) {
+                Ok(further) if !further.is_empty() => proposed.extend(further),
+                // what cannot be used is told to the request that begins with it
+                Ok(_) | Err(_) => break,
+            }
+        }
+    }
+    let (proposals, mut children): (Vec<_>, Vec<_>) = proposed.into_iter().unzip();
+    estimates.put_beside(parent, stands, &mut children)?;
+    Ok(Ok(proposals.into_iter().zip(children).collect()))
+}
+
+fn propose_once(rig: &Rig<'_>, work: &ProposeWork, attempt: u32, tally: &mut Tally) -> Proposed {
     let proposer = rig
         .proposers
         .iter()
@@ -138,7 +167,7 @@ fn propose(
         path: &work.path,
         beside: &work.beside,
         ask: work.ask,
-        attempt: work.attempt,
+        attempt,
     };
     let proposals = proposer.propose(&request, tally)?;
     proposals
@@ -150,6 +179,7 @@ fn propose(
                 label: proposal.label.clone(),
                 source: Arc::new(source),
                 settings: proposal.settings.clone(),
+                estimated: None,
             };
             Ok((proposal, child))
         })

@@ -223,6 +223,7 @@ fn outcome(event: &Event, objects: &Objects) -> Result<Option<Outcome>, FoldErro
                         label: child.label.clone(),
                         source: load(child.source, objects)?,
                         settings: child.settings.clone(),
+                        estimated: child.estimated,
                     })
                 })
                 .collect::<Result<_, FoldError>>()?,

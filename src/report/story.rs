@@ -15,7 +15,7 @@ use crate::search::{NodeId, StopReason};
 use crate::source::{KnobValue, Setting};
 use crate::store::{RunConfig, RunGraph, StoreError, StoredKernel, StoredRun};
 use crate::units::{Digest, Nanos};
-use crate::verdict::{Claim, Measurement, Resources};
+use crate::verdict::{Claim, Measurement, Resources, TimeRatio};
 
 /// What a run did.
 #[derive(Clone, Debug, Serialize)]
@@ -136,6 +136,9 @@ pub struct SourceLine {
     pub valid: u32,
     /// Its best time.
     pub best: Option<Nanos>,
+    /// What the cost model expected of it: its time over its first parent's. Estimated, never judged by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimated: Option<TimeRatio>,
 }
 
 /// The winner.

@@ -13,6 +13,7 @@ use petgraph::visit::EdgeRef;
 use serde::{Deserialize, Serialize};
 
 use crate::units::Nanos;
+use crate::verdict::TimeRatio;
 
 /// A node, numbered in order of creation; the root is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -71,12 +72,15 @@ impl<T> Node<T> {
 }
 
 /// A structural edit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Edge {
     /// `register cap`, `space: tiled`.
     pub label: String,
     /// Descents through it, those in flight included.
     pub visits: u32,
+    /// What the cost model expects of the child beside the parent, where it was asked and could say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimated: Option<TimeRatio>,
 }
 
 /// Why an edge was not added.
@@ -176,9 +180,15 @@ impl<T> Graph<T> {
     }
 
     /// Grows a new, open node.
-    pub fn grow(&mut self, parent: NodeId, content: T, label: String) -> NodeId {
+    pub fn grow(
+        &mut self,
+        parent: NodeId,
+        content: T,
+        label: String,
+        estimated: Option<TimeRatio>,
+    ) -> NodeId {
         let child = node_id(self.inner.add_node(Node::new(content, true)));
-        self.link(parent, child, label)
+        self.link(parent, child, label, estimated)
             .expect("invariant: an edge to a fresh node closes no cycle");
         child
     }
@@ -189,6 +199,7 @@ impl<T> Graph<T> {
         parent: NodeId,
         child: NodeId,
         label: String,
+        estimated: Option<TimeRatio>,
     ) -> Result<EdgeId, Refused> {
         if self
             .inner
@@ -197,7 +208,11 @@ impl<T> Graph<T> {
         {
             return Err(Refused::Known);
         }
-        let edge = Edge { label, visits: 0 };
+        let edge = Edge {
+            label,
+            visits: 0,
+            estimated,
+        };
         let added = self.inner.try_add_edge(parent.index(), child.index(), edge);
         let added = added.map_err(|_| Refused::Cycle)?;
         let (best, open) = (self.node(child).best, self.node(child).is_open());
@@ -315,12 +330,12 @@ mod tests {
     /// root → a → c → e, root → b → d, and d → e: e is reached along two paths.
     fn diamond() -> (Graph<()>, [NodeId; 5]) {
         let mut graph = Graph::new(());
-        let a = graph.grow(NodeId::ROOT, (), "a".into());
-        let b = graph.grow(NodeId::ROOT, (), "b".into());
-        let c = graph.grow(a, (), "c".into());
-        let d = graph.grow(b, (), "d".into());
-        let e = graph.grow(c, (), "e".into());
-        graph.link(d, e, "meets e".into()).expect("no cycle");
+        let a = graph.grow(NodeId::ROOT, (), "a".into(), None);
+        let b = graph.grow(NodeId::ROOT, (), "b".into(), None);
+        let c = graph.grow(a, (), "c".into(), None);
+        let d = graph.grow(b, (), "d".into(), None);
+        let e = graph.grow(c, (), "e".into(), None);
+        graph.link(d, e, "meets e".into(), None).expect("no cycle");
         (graph, [a, b, c, d, e])
     }
 
@@ -344,19 +359,19 @@ mod tests {
     #[test]
     fn a_late_edge_brings_the_childs_best_along() {
         let mut graph = Graph::new(());
-        let a = graph.grow(NodeId::ROOT, (), "a".into());
-        let b = graph.grow(NodeId::ROOT, (), "b".into());
+        let a = graph.grow(NodeId::ROOT, (), "a".into(), None);
+        let b = graph.grow(NodeId::ROOT, (), "b".into(), None);
         graph.improve(b, ns(7.0));
-        graph.link(a, b, "joins".into()).expect("no cycle");
+        graph.link(a, b, "joins".into(), None).expect("no cycle");
         assert_eq!(best(&graph, a), Some(7.0));
     }
 
     #[test]
     fn a_cycle_and_a_second_edge_are_refused() {
         let (mut graph, [a, b, _, d, e]) = diamond();
-        assert_eq!(graph.link(e, a, "back".into()), Err(Refused::Cycle));
-        assert_eq!(graph.link(a, a, "itself".into()), Err(Refused::Cycle));
-        assert_eq!(graph.link(b, d, "again".into()), Err(Refused::Known));
+        assert_eq!(graph.link(e, a, "back".into(), None), Err(Refused::Cycle));
+        assert_eq!(graph.link(a, a, "itself".into(), None), Err(Refused::Cycle));
+        assert_eq!(graph.link(b, d, "again".into(), None), Err(Refused::Known));
         assert_eq!(graph.parents(a).count(), 1);
     }
 
@@ -369,7 +384,7 @@ mod tests {
         assert!([a, b, c, d, e].iter().all(|&id| graph.node(id).is_open()));
         graph.set_own_open(e, false);
         assert!(graph.ids().all(|id| !graph.node(id).is_open()));
-        let f = graph.grow(c, (), "f".into());
+        let f = graph.grow(c, (), "f".into(), None);
         let open = |id| graph.node(id).is_open();
         assert_eq!(
             [NodeId::ROOT, a, b, c, d, e, f].map(open),

@@ -51,6 +51,10 @@ pub struct SearchParams {
     /// Not before format 5.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefilter: Option<f64>,
+    /// New sources are tried in the order of what the cost model expects of them, which is asked about each.
+    /// Not before format 6.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub prior: bool,
     /// Inside a source.
     pub tuner: TunerParams,
     /// Between the best-looking, at the end.
@@ -80,6 +84,7 @@ impl Default for SearchParams {
             tune_gain: 0.1,
             window: 4,
             prefilter: None,
+            prior: false,
             tuner: TunerParams::default(),
             race: RaceParams::default(),
             stop: StopRules::default(),

@@ -1,7 +1,7 @@
 //! Where to spend the next request: which node, and there a setting, a rewrite or the model.
 //! PUCT over max-backed-up rewards, after a short trial of every new source. It changes nothing.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -15,10 +15,14 @@ use super::value::Value;
 use crate::propose::Ask;
 use crate::source::{Point, Source};
 use crate::units::Nanos;
-use crate::verdict::Bottleneck;
+use crate::verdict::{Bottleneck, TimeRatio};
 
 /// Requests to the model about one source after which the next is believed to gain half as much as the first.
 const FRUITLESS: f64 = 8.0;
+
+/// Of the best time so far, what a source must be expected to stay below to be tried before all else: closer than
+/// this, the cost model's order is not to be relied on.
+const PROMISING: f64 = 0.95;
 
 /// What a node of the graph holds.
 #[derive(Clone, Debug)]
@@ -46,6 +50,8 @@ pub(super) struct SourceState {
     pub(super) repairs: u32,
     /// How often the way down ended here with an expansion, whatever source that was then asked about.
     pub(super) granted: u32,
+    /// How often it ended here with a source that had waited.
+    pub(super) begun: u32,
     /// What one more setting is believed to gain, as a fraction of the cost.
     pub(super) tune_gain: f64,
     /// What limits its best setting.
@@ -134,6 +140,8 @@ pub(super) enum Action {
     Tune,
     /// Ask an expander.
     Expand(Expander),
+    /// Try the source of which most is expected among those that wait.
+    Begin,
 }
 
 impl SourceState {
@@ -239,6 +247,8 @@ pub(super) struct Policy<'a> {
     pub(super) expanders: &'a Expanders,
     /// The best cost anywhere.
     pub(super) best: Option<Nanos>,
+    /// Sources that wait for their trial: what is expected of them says whose turn it is.
+    pub(super) waiting: &'a BTreeSet<NodeId>,
 }
 
 impl Policy<'_> {
@@ -278,6 +288,41 @@ impl Policy<'_> {
         choice.map(|(_, id)| id)
     }
 
+    /// Whether a new source of which the cost model expects so much waits for its trial until its turn comes. A model's
+    /// edit waits only where it seems to make things worse: it was paid for.
+    pub(super) fn waits(&self, by: Expander, parent: NodeId, estimated: Option<TimeRatio>) -> bool {
+        let known = self.params.prior && self.graph.node(parent).own.is_some();
+        known
+            && estimated.is_some_and(|ratio| match by {
+                Expander::Rewrites => true,
+                Expander::Model => ratio.get() * PROMISING > 1.0,
+            })
+    }
+
+    /// Of the sources that wait the one of which most is expected, where that is better than the best by more than
+    /// the cost model may err.
+    pub(super) fn promising(&self) -> Option<NodeId> {
+        let best = self.best?;
+        let (expected, id) = self.most_expected()?;
+        (expected < best.get() * PROMISING).then_some(id)
+    }
+
+    /// Of the sources that wait the one of which most is expected, and its cost were the cost model right: what was
+    /// measured of its parent, times the estimated ratio. It decides whose turn it is and nothing else.
+    pub(super) fn most_expected(&self) -> Option<(f64, NodeId)> {
+        let expected = |id: NodeId| {
+            let known = self.graph.parents(id).filter_map(|(edge, parent)| {
+                let ratio = self.graph.edge(edge).estimated?;
+                Some(self.graph.node(parent).own?.get() * ratio.get())
+            });
+            known.min_by(f64::total_cmp)
+        };
+        let waiting = self.waiting.iter();
+        waiting
+            .filter_map(|&id| Some((expected(id)?, id)))
+            .min_by(|a, b| a.0.total_cmp(&b.0))
+    }
+
     /// How many of the given sources may be open after `visits` requests.
     pub(super) fn admitted(&self, visits: u32) -> usize {
         let cap =
@@ -294,18 +339,21 @@ impl Policy<'_> {
             if !node.is_open() {
                 return None;
             }
-            let open = |&(_, child): &(EdgeId, NodeId)| self.graph.node(child).is_open();
+            let open = |&(_, child): &(EdgeId, NodeId)| {
+                self.graph.node(child).is_open() && !self.waiting.contains(&child)
+            };
             let mut children: Vec<(EdgeId, NodeId)> =
                 self.graph.children(at).filter(open).collect();
             if at == NodeId::ROOT {
                 children.sort_unstable();
                 children.truncate(admitted);
             }
-            let own = self.action(node, children.is_empty());
+            let own = self.action(at, children.is_empty());
             let scale = self.params.exploration * f64::from(node.visits.max(1)).sqrt();
             let score = |worth: f64, visits: u32| worth + scale / f64::from(1 + visits);
             // Equal scores: the node itself, then the older edge.
-            let mut choice = own.map(|_| (score(self.own_worth(at), node.own_visits), None));
+            let own_visits = node.own_visits + source(node).map_or(0, |state| state.begun);
+            let mut choice = own.map(|_| (score(self.own_worth(at), own_visits), None));
             for (edge, child) in children {
                 let value = score(self.worth(child), self.graph.edge(edge).visits);
                 let better = match choice {
@@ -373,16 +421,24 @@ impl Policy<'_> {
 
     /// The best thing to do at the node itself by expected gain over cost. `alone`: no child is open,
     /// so that the cap on children must not hold anything up.
-    fn action(&self, node: &Node<Content>, alone: bool) -> Option<Action> {
+    fn action(&self, id: NodeId, alone: bool) -> Option<Action> {
+        let node = self.graph.node(id);
         let state = source(node)?;
         let cap = self.params.widening * f64::from(node.visits).powf(self.params.widening_power);
         let may_widen = alone || f64::from(state.granted) < cap;
         let (params, expanders) = (self.params, self.expanders);
+        let rewritable = state.can_expand(Expander::Rewrites, expanders);
+        let waiting = |(_, child)| self.waiting.contains(&child);
         let options = [
             (Action::Tune, state.can_tune(params), state.tune_gain),
             (
                 Action::Expand(Expander::Rewrites),
-                may_widen && state.can_expand(Expander::Rewrites, expanders),
+                may_widen && rewritable,
+                expanders.rewrite_gain / params.rewrite_cost,
+            ),
+            (
+                Action::Begin,
+                may_widen && !rewritable && self.graph.children(id).any(waiting),
                 expanders.rewrite_gain / params.rewrite_cost,
             ),
             (

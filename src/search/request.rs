@@ -11,7 +11,7 @@ use super::stop::StopReason;
 use super::value::Value;
 use crate::propose::Ask;
 use crate::source::{Point, Setting, Source};
-use crate::verdict::Bottleneck;
+use crate::verdict::{Bottleneck, TimeRatio};
 
 /// Numbers requests from 0, without gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -65,6 +65,32 @@ pub struct Child {
     pub source: Arc<Source>,
     /// Settings to try before any other.
     pub settings: Vec<Setting>,
+    /// What the cost model expects of its first setting beside its parent, where it was asked and could say.
+    pub estimated: Option<TimeRatio>,
+}
+
+impl Child {
+    /// The settings that it begins with: those suggested, then where its parent stands, for edits compose with
+    /// knob moves, then its default.
+    pub fn first(&self, parent: Option<&Setting>) -> Vec<Point> {
+        let space = self.source.space();
+        let mut first = points(&self.source, &self.settings);
+        first.extend(parent.and_then(|setting| space.adopt(setting)));
+        first.extend(space.default_point());
+        first
+    }
+}
+
+/// The settings that are valid for a source, as points.
+pub(super) fn points<'s>(
+    source: &Source,
+    settings: impl IntoIterator<Item = &'s Setting>,
+) -> Vec<Point> {
+    let space = source.space();
+    settings
+        .into_iter()
+        .filter_map(|setting| space.point(setting).ok())
+        .collect()
 }
 
 /// What the search wants done.

@@ -9,13 +9,13 @@ use crate::propose::Ask;
 use crate::search::{Expander, Grown, NodeId, StopReason, Ticket, median};
 use crate::source::{Point, Setting};
 use crate::units::{Digest, Nanos};
-use crate::verdict::{Claim, Estimate};
+use crate::verdict::{Claim, Estimate, TimeRatio};
 
 /// Version of the log's lines and of `run.toml`. 2 added [`Event::Confirmed`]
 /// and `baselines`; 3 what a model was asked and what that cost, and [`Event::Away`];
 /// 4 the settings that a search starts from; 5 [`Event::Retimed`], what was set aside
-/// on an estimate, and what earlier runs judged.
-pub const FORMAT: u32 = 5;
+/// on an estimate, and what earlier runs judged; 6 what is expected of a source beside its parent.
+pub const FORMAT: u32 = 6;
 
 /// The oldest version that is still read.
 pub const OLDEST_FORMAT: u32 = 1;
@@ -309,4 +309,8 @@ pub struct StoredChild {
     /// What the proposer said.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rationale: Option<String>,
+    /// What the cost model expected of its first setting beside its parent, where it was asked and could say. Not
+    /// in formats before 6.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub estimated: Option<TimeRatio>,
 }

@@ -8,6 +8,7 @@ use super::{Event, StoreError, StoredRun};
 use crate::search::{Grown, NodeId};
 use crate::source::Source;
 use crate::units::Digest;
+use crate::verdict::TimeRatio;
 
 /// The nodes of a stored run.
 #[derive(Clone, Debug)]
@@ -28,6 +29,8 @@ pub struct StoredNode {
     pub source: Arc<Source>,
     /// What its proposer said.
     pub rationale: Option<String>,
+    /// What the cost model expected of it beside its first parent, where it was asked and could say.
+    pub estimated: Option<TimeRatio>,
 }
 
 impl RunGraph {
@@ -49,6 +52,7 @@ impl RunGraph {
                 digest: root.source,
                 source: load(root.source)?,
                 rationale: None,
+                estimated: None,
             });
         }
         for line in &run.lines {
@@ -69,6 +73,7 @@ impl RunGraph {
                             digest: child.source,
                             source: load(child.source)?,
                             rationale: child.rationale.clone(),
+                            estimated: child.estimated,
                         };
                         nodes.insert(node, grown);
                     }

@@ -25,4 +25,44 @@ impl Estimate {
             Self::Refused => f64::INFINITY,
         }
     }
+
+    /// How long the kernel takes beside another one; `None` unless both have times.
+    pub fn beside(self, other: Self) -> Option<TimeRatio> {
+        match (self, other) {
+            (Self::Time(own), Self::Time(other)) => TimeRatio::new(own.get() / other.get()),
+            (Self::Unknown | Self::Refused, _) | (_, Self::Unknown | Self::Refused) => None,
+        }
+    }
+}
+
+/// An estimated time over another, both by the same cost model: 0.5 is twice as fast. The model's times mean
+/// little beside measured ones; of its ratios more can be believed.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct TimeRatio(f64);
+
+impl TimeRatio {
+    /// `None` unless it is finite and positive.
+    pub fn new(ratio: f64) -> Option<Self> {
+        (ratio.is_finite() && ratio > 0.0).then_some(Self(ratio))
+    }
+
+    /// The value.
+    pub fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl TryFrom<f64> for TimeRatio {
+    type Error = String;
+
+    fn try_from(ratio: f64) -> Result<Self, Self::Error> {
+        Self::new(ratio).ok_or_else(|| format!("{ratio} is no ratio of two times"))
+    }
+}
+
+impl From<TimeRatio> for f64 {
+    fn from(ratio: TimeRatio) -> Self {
+        ratio.0
+    }
 }

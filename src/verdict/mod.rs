@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use baseline::{Baselines, Correctness, MeasuredBaseline, MissingBaseline, Variant};
 pub use claim::{Burst, Claim, Duel, Interleaving, Load, Power, Ratio, Standing, Times};
 pub use diagnosis::{Bottleneck, Diagnosis, Evidence, Hardware, Occupancy, Stall};
-pub use estimate::Estimate;
+pub use estimate::{Estimate, TimeRatio};
 pub use feedback::feedback;
 pub use score::{
     Audit, Denominator, InstructionScore, SPILL_ALLOWANCE, Score, Speedup, TargetShare, reward,

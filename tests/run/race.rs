@@ -51,7 +51,7 @@ fn search(folder: &Path, lucky: &Lucky, budget: u32, stop_after: Option<usize>) 
         task: None,
         jobs: 1,
         deterministic: true,
-        prefilter: None,
+        estimator: None,
         confirm: true,
     };
     let flag = AtomicBool::new(false);

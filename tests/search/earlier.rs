@@ -3,7 +3,6 @@
 use super::*;
 use warptree::search::{Earlier, TunerParams};
 use warptree::source::Point;
-use warptree::units::Digest;
 
 const SEEDS: u64 = 16;
 

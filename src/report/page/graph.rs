@@ -38,6 +38,8 @@ pub(super) struct SourceFacts {
     pub(super) judged: u32,
     pub(super) valid: u32,
     pub(super) rationale: Option<String>,
+    /// What the cost model expected of it.
+    pub(super) estimated: Option<String>,
     /// Against the first parent.
     pub(super) diff: Vec<DiffLine>,
     /// In full, where it has no parent.
@@ -235,6 +237,8 @@ impl Graph {
                     judged: counts.judged,
                     valid: counts.valid,
                     rationale: node.rationale.clone(),
+                    estimated: (node.estimated)
+                        .map(|ratio| format!("{:.2}× its parent's time", ratio.get())),
                     diff: parent
                         .map(|parent| diff(&parent.source.text, &node.source.text))
                         .unwrap_or_default(),

@@ -363,6 +363,7 @@ function show() {
   } else if (one.kind === "source") {
     parts.push(el("h3", of.label), pairs([
       ["verdict", LOOKS[of.look]], ["best time", of.best], ["judged", of.judged], ["valid", of.valid],
+      ["estimated", of.estimated],
       ["also grown from", of.parents.slice(1).map(id => (byNode.get(id) || root).label).join(", ")]]));
     if (of.rationale) {
       const pre = el("pre", of.rationale, "said");

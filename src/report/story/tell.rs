@@ -254,6 +254,7 @@ impl Teller {
                         evaluations: counts.judged,
                         valid: counts.valid,
                         best: counts.best,
+                        estimated: node.estimated,
                     }
                 })
                 .collect(),

@@ -57,9 +57,12 @@ impl fmt::Display for Story {
             let best = source
                 .best
                 .map_or("none valid".to_owned(), |best| best.to_string());
+            let estimated = source.estimated.map_or(String::new(), |ratio| {
+                format!("  ({:.2}× its parent's time estimated)", ratio.get())
+            });
             writeln!(
                 f,
-                "  {:>11}  {:>4} judged, {:>4} valid  {}",
+                "  {:>11}  {:>4} judged, {:>4} valid  {}{estimated}",
                 best, source.evaluations, source.valid, source.label
             )?;
         }
@@ -229,6 +232,16 @@ impl Story {
                 f,
                 "  {:>5}  {:<18} set aside for what the cost model expects of them",
                 self.estimated_only, "estimated only"
+            )?;
+        }
+        let untried = (self.sources.iter())
+            .filter(|source| source.evaluations == 0 && source.estimated.is_some())
+            .count();
+        if untried > 0 {
+            writeln!(
+                f,
+                "  {untried:>5}  {:<18} sources not tried for what the cost model expects of them",
+                "estimated only"
             )?;
         }
         Ok(())

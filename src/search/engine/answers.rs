@@ -2,23 +2,31 @@
 
 use std::sync::Arc;
 
-use super::{Flight, Search, points};
+use super::{Flight, Search};
 use crate::propose::Ask;
 use crate::search::earlier::Earlier;
 use crate::search::graph::{NodeId, Refused};
 use crate::search::policy::{Content, Origin, Service, SourceState};
-use crate::search::request::{Applied, ApplyError, Child, Cost, Expander, Grown, Outcome};
+use crate::search::request::{Applied, ApplyError, Child, Cost, Expander, Grown, Outcome, points};
 use crate::search::tuner::Tuner;
 use crate::search::value::Value;
 use crate::source::{Point, Source};
 use crate::units::Digest;
-use crate::verdict::Bottleneck;
+use crate::verdict::{Bottleneck, TimeRatio};
 
 /// How fast old gains are forgotten: the weight of the newest.
 const GAIN_MEMORY: f64 = 0.1;
 
 /// A model's rest doubles at most so often.
 const LONGEST_REST: u32 = 6;
+
+/// What is known of a source that an expander made.
+#[derive(Clone, Copy)]
+pub(super) struct Made {
+    origin: Origin,
+    repairs: u32,
+    estimated: Option<TimeRatio>,
+}
 
 impl Search {
     /// Tells how a request ended.
@@ -132,6 +140,11 @@ impl Search {
         ask: Option<Ask>,
         children: &[Child],
     ) -> Applied {
+        if by == Expander::Rewrites {
+            // Several at once are the answers of as many requests.
+            let further = children.len().saturating_sub(1) as u32;
+            self.state_mut(id).expander_mut(by).asked += further;
+        }
         let grown: Vec<Grown> = children
             .iter()
             .map(|child| self.adopt(id, by, ask, child))
@@ -161,9 +174,9 @@ impl Search {
     }
 
     fn adopt(&mut self, parent: NodeId, by: Expander, ask: Option<Ask>, child: &Child) -> Grown {
-        let mut first = points(&child.source, &child.settings);
         let known = self.by_digest.get(&child.source.digest()).copied();
         if known == Some(parent) {
+            let first = points(&child.source, &child.settings);
             if ask.is_some() {
                 let before = self.graph.node(parent).own;
                 self.state_mut(parent).expect_guesses(before, &first);
@@ -172,23 +185,18 @@ impl Search {
             return Grown::Settings { fresh };
         }
         if let Some(known) = known {
-            self.suggest(known, first);
-            return match self.graph.link(parent, known, child.label.clone()) {
+            self.suggest(known, points(&child.source, &child.settings));
+            let label = child.label.clone();
+            return match self.graph.link(parent, known, label, child.estimated) {
                 Ok(_) => Grown::Joined { node: known },
                 Err(Refused::Cycle | Refused::Known) => Grown::Duplicate { node: known },
             };
         }
-        // Edits compose with knob moves: begin where the parent stands.
         let fresh = self.params.repairs;
         let state = self.state_mut(parent);
         let best = state.tuner.best().map(|trial| &trial.point);
-        first.extend(best.and_then(|point| {
-            child
-                .source
-                .space()
-                .adopt(&state.source.space().setting(point))
-        }));
-        first.extend(child.source.space().default_point());
+        let best = best.map(|point| state.source.space().setting(point));
+        let first = child.first(best.as_ref());
         let broken = state.is_broken();
         let repairs = match broken {
             true => std::mem::take(&mut state.repairs),
@@ -206,8 +214,18 @@ impl Search {
             credited: false,
         };
         let (label, source) = (child.label.clone(), Arc::clone(&child.source));
-        let node = self.grow(parent, label, source, first, &[], Some((origin, repairs)));
-        self.on_trial.push_back(node);
+        let made = Made {
+            origin,
+            repairs,
+            estimated: child.estimated,
+        };
+        let node = self.grow(parent, label, source, first, &[], Some(made));
+        match self.policy().waits(by, parent, child.estimated) {
+            true => {
+                self.expected.insert(node);
+            }
+            false => self.on_trial.push_back(node),
+        }
         Grown::New { node }
     }
 
@@ -316,8 +334,9 @@ impl Search {
         source: Arc<Source>,
         first: Vec<Point>,
         earlier: &[Earlier],
-        made: Option<(Origin, u32)>,
+        made: Option<Made>,
     ) -> NodeId {
+        let estimated = made.and_then(|made| made.estimated);
         let digest = source.digest();
         let seed = Digest::of_parts([&self.seed.to_le_bytes()[..], digest.to_string().as_bytes()]);
         let tuner = Tuner::new(
@@ -332,11 +351,12 @@ impl Search {
             source,
             tuner,
             valid: 0,
-            origin: made.map(|(origin, _)| origin),
+            origin: made.map(|made| made.origin),
             rewrites: Default::default(),
             model: Default::default(),
-            repairs: made.map_or(0, |(_, repairs)| repairs),
+            repairs: made.map_or(0, |made| made.repairs),
             granted: 0,
+            begun: 0,
             tune_gain: self.params.tune_gain,
             limit: None,
             asked_here: Default::default(),
@@ -344,7 +364,7 @@ impl Search {
         };
         let node = self
             .graph
-            .grow(parent, Content::Source(Box::new(state)), label);
+            .grow(parent, Content::Source(Box::new(state)), label, estimated);
         self.by_digest.insert(digest, node);
         self.refresh(node);
         node

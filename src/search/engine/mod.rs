@@ -4,7 +4,7 @@
 mod answers;
 mod view;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -13,11 +13,11 @@ use super::asks::Asks;
 use super::graph::{EdgeId, Graph, NodeId};
 use super::params::SearchParams;
 use super::policy::{Action, Content, Expanders, Policy, Service, SourceState, source};
-use super::request::{ApplyError, Expander, Next, Request, Root, Ticket};
+use super::request::{ApplyError, Expander, Next, Request, Root, Ticket, points};
 use super::stop::{Progress, StopReason};
 use super::tuner::Choice;
 use crate::propose::Ask;
-use crate::source::{Point, Setting, Source};
+use crate::source::Point;
 use crate::units::{Digest, Nanos};
 use crate::verdict::Estimate;
 
@@ -36,6 +36,8 @@ pub struct Search {
     expanders: Expanders,
     /// Given sources not yet admitted, then those new: each gets a trial before it is judged.
     waiting: VecDeque<NodeId>,
+    /// New sources that wait until what the cost model expects of them gives them their turn.
+    expected: BTreeSet<NodeId>,
     on_trial: VecDeque<NodeId>,
     flights: BTreeMap<Ticket, Flight>,
     asked: u64,
@@ -86,6 +88,7 @@ impl Search {
             by_digest: HashMap::new(),
             expanders,
             waiting: VecDeque::new(),
+            expected: BTreeSet::new(),
             on_trial: VecDeque::new(),
             flights: BTreeMap::new(),
             asked: 0,
@@ -192,12 +195,16 @@ impl Search {
             params: &self.params,
             expanders: &self.expanders,
             best: self.best.map(|(_, cost)| cost),
+            waiting: &self.expected,
         }
     }
 
     fn decide(&mut self) -> Option<(Vec<EdgeId>, NodeId, Action)> {
         let visits = self.graph.node(NodeId::ROOT).visits;
         let given = self.graph.children(NodeId::ROOT).count();
+        if let Some(node) = self.policy().promising() {
+            return Some(self.begin(node));
+        }
         loop {
             // Those on trial take turns; whoever is through drops out.
             while let Some(node) = self.on_trial.pop_front() {
@@ -222,13 +229,30 @@ impl Search {
         }
     }
 
-    /// The way down decides whether to expand; about which source a model is asked is a question of its own.
+    /// Gives a source that has waited its trial.
+    fn begin(&mut self, node: NodeId) -> (Vec<EdgeId>, NodeId, Action) {
+        self.expected.remove(&node);
+        self.on_trial.push_back(node);
+        (self.graph.lineage(node), node, Action::Tune)
+    }
+
+    /// The way down decides whether to expand; about which source a model is asked, and which of the sources that
+    /// wait is tried, are questions of their own.
     fn granted(
         &mut self,
         (path, end, action): (Vec<EdgeId>, NodeId, Action),
     ) -> (Vec<EdgeId>, NodeId, Action) {
-        let Action::Expand(by) = action else {
-            return (path, end, action);
+        let by = match action {
+            Action::Tune => return (path, end, action),
+            Action::Begin => {
+                let state = self.state_mut(end);
+                state.granted += 1;
+                state.begun += 1;
+                let most = self.policy().most_expected();
+                let (_, node) = most.expect("invariant: a child of this node waits");
+                return self.begin(node);
+            }
+            Action::Expand(by) => by,
         };
         let state = self.state_mut(end);
         state.granted += 1;
@@ -247,7 +271,7 @@ impl Search {
         let others = self.others();
         let state = self.state_mut(node);
         let (request, flight) = match action {
-            Action::Tune => {
+            Action::Tune | Action::Begin => {
                 let Choice { point, beside, own } = state
                     .tuner
                     .ask_among(others)
@@ -357,13 +381,4 @@ impl Search {
             Content::Task => unreachable!("invariant: nothing is asked of the root"),
         }
     }
-}
-
-/// The settings that are valid for a source, as points.
-fn points<'s>(source: &Source, settings: impl IntoIterator<Item = &'s Setting>) -> Vec<Point> {
-    let space = source.space();
-    settings
-        .into_iter()
-        .filter_map(|setting| space.point(setting).ok())
-        .collect()
 }

@@ -114,6 +114,7 @@ impl Search {
                         (&state.label, state.source.digest(), state.tuner.state()),
                         (state.valid, state.origin, state.rewrites, state.model),
                         (state.repairs, state.granted, state.tune_gain, state.limit),
+                        state.begun,
                         (state.asked_here, &state.guesses),
                     )
                 });
@@ -132,6 +133,7 @@ impl Search {
             (&self.params, self.seed, self.expanders, self.asked),
             (
                 &self.waiting,
+                &self.expected,
                 &self.on_trial,
                 flights,
                 self.evaluations_in_flight,
