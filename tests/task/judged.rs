@@ -213,9 +213,9 @@ fn seeds_and_settings_of_every_space_are_right() {
             } else {
                 0
             };
-            let points: Vec<Point> = (0..count)
-                .map(|_| source.space().sample(&mut rng))
-                .collect();
+            let early = source.tries().map(|s| source.space().point(s).unwrap());
+            let drawn = (0..count).map(|_| source.space().sample(&mut rng));
+            let points: Vec<Point> = early.chain(drawn).collect();
             let before = wrong.len();
             wrong.extend(side_by_side(&points, |point| {
                 let verdict = judge.verify(Depth::Brief, &source, point)?;
