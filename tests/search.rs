@@ -7,9 +7,9 @@ use std::time::Duration;
 use warptree::search::tuner::Tuner;
 use warptree::search::{
     ApplyError, Backup, Child, Cost, Expander, Grown, Next, NodeId, Outcome, Plateau, Request,
-    Root, Search, SearchParams, StopReason, StopRules, Surrogate, Ticket, Value,
+    Root, Search, SearchParams, StopReason, StopRules, Surrogate, Ticket, TunerParams, Value,
 };
-use warptree::source::{KnobValue, Setting, Source};
+use warptree::source::{KnobValue, Point, Setting, Source};
 use warptree::units::{Digest, Nanos};
 
 #[path = "search/earlier.rs"]
@@ -291,6 +291,27 @@ fn a_suggested_setting_is_tried_first_and_an_impossible_one_is_ignored() {
         ..root("seed", &grid("s", 4))
     };
     assert_eq!(first_values(seed, 2), [0, 3]);
+}
+
+#[test]
+fn the_start_shows_both_values_of_every_switch() {
+    let ten = "{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}";
+    let source = source(&format!(
+        "//@ knob a = 0 in {ten}\n//@ knob b = 0 in {ten}\n//@ knob c = 0 in {ten}\n\
+         //@ knob s = 0 in {{0, 1}}\n//@ knob t = 0 in {{0, 1}}\n//@ knob u = 0 in {{0, 1}}\n\
+         //@ require s == 0 or a == 0\n//@ require t == 0 or b == 0\n"
+    ));
+    let params = TunerParams::default();
+    for seed in 0..50 {
+        let default = source.space().default_point().into_iter().collect();
+        let mut tuner = Tuner::new(Arc::clone(&source), default, &[], &params, seed);
+        let start = (0..params.start_points).map(|_| tuner.ask().expect("settings are left"));
+        let start: Vec<Point> = start.collect();
+        for switch in 3..6 {
+            let on = start.iter().any(|point| point.0[switch] == 1);
+            assert!(on, "seed {seed}: knob {switch} is never on in {start:?}");
+        }
+    }
 }
 
 #[test]

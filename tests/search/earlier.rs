@@ -1,8 +1,7 @@
 //! A tuner that learns from earlier runs: those that agree help, those that do not cost little.
 
 use super::*;
-use warptree::search::{Earlier, TunerParams};
-use warptree::source::Point;
+use warptree::search::Earlier;
 
 const SEEDS: u64 = 16;
 

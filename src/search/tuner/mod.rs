@@ -392,14 +392,17 @@ impl Tuner {
         kept
     }
 
-    /// Of some random draws, the one farthest from everything asked for.
+    /// Of some random draws, the one with the most values of two-valued knobs that none asked for has; of equals the
+    /// one farthest from everything asked for.
     fn farthest(&mut self) -> Option<Point> {
-        let scales: Vec<f64> = self
-            .source
-            .space()
-            .knobs()
+        let knobs = self.source.space().knobs();
+        let scales: Vec<f64> = knobs
             .iter()
             .map(|knob| 1.0 / (knob.values.len().max(2) - 1) as f64)
+            .collect();
+        // A switch that is never on looks like no knob at all.
+        let switches: Vec<usize> = (0..knobs.len())
+            .filter(|&knob| knobs[knob].values.len() == 2)
             .collect();
         let distance = |a: &Point, b: &Point| -> f64 {
             let steps = a.0.iter().zip(&b.0).zip(&scales);
@@ -407,19 +410,22 @@ impl Tuner {
                 .map(|((&x, &y), scale)| f64::from(x.abs_diff(y)) * scale)
                 .sum()
         };
-        let mut farthest: Option<(f64, Point)> = None;
+        let mut farthest: Option<((usize, f64), Point)> = None;
         for _ in 0..self.params.start_draws {
             let point = self.source.space().sample(&mut self.rng);
             if self.index.contains_key(&point) {
                 continue;
             }
-            let nearest = self
-                .trials
-                .iter()
-                .map(|trial| distance(&trial.point, &point))
+            let points = self.trials.iter().map(|trial| &trial.point);
+            let new = |&&knob: &&usize| points.clone().all(|other| other.0[knob] != point.0[knob]);
+            let fresh = switches.iter().filter(new).count();
+            let nearest = points
+                .clone()
+                .map(|other| distance(other, &point))
                 .fold(f64::INFINITY, f64::min);
-            if farthest.as_ref().is_none_or(|(most, _)| nearest > *most) {
-                farthest = Some((nearest, point));
+            let merit = (fresh, nearest);
+            if farthest.as_ref().is_none_or(|(most, _)| merit > *most) {
+                farthest = Some((merit, point));
             }
         }
         match farthest {
