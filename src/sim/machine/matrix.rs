@@ -86,6 +86,14 @@ pub(super) fn mma(regs: &mut Regs<'_>, mask: u32, op: &Mma, arch: Arch) {
     }
 }
 
+/// `mma` where only what a launch does is counted: the sums stay what they were.
+pub(super) fn keep_sums(regs: &mut Regs<'_>, mask: u32, op: &Mma) {
+    let kept: Vec<Narrow> = op.c.iter().map(|&slot| regs.n(slot)).collect();
+    for (&slot, row) in op.d.iter().zip(&kept) {
+        regs.set_n(mask, slot, row);
+    }
+}
+
 /// Row and column of a lane's accumulator.
 fn place(part: usize, lane: usize) -> (usize, usize) {
     (lane / 4 + 8 * (part / 2), 2 * (lane % 4) + part % 2)

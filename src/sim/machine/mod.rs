@@ -55,8 +55,8 @@ pub struct Options {
     pub blocks: Option<Vec<u64>>,
     /// First-level cache share of a block, to count sectors that miss it; all miss where absent.
     pub cache_bytes: Option<u64>,
-    /// Leave out the arithmetic of warpgroups' products: sums are zero. For counting what a large launch
-    /// does, where no branch hangs on them.
+    /// Leave out the arithmetic of `mma` and `wgmma`: sums stay what they were. For counting what a large launch does,
+    /// where no branch hangs on them.
     pub skip_products: bool,
     /// Registers a thread that the assembler gave; `setmaxnreg` shares out what a block's threads have
     /// together. Where absent, what the kernel's own bounds allow.

@@ -395,6 +395,11 @@ impl Block {
                 op, signed, dst, a, ..
             } => exchange::redux(&mut regs, exec, op, signed, dst, a),
             &Op::Transpose { dst, a, .. } => exchange::transpose(&mut regs, exec, dst, a),
+            Op::Mma { product, .. }
+                if env.options.skip_products && product.c_type == product.d_type =>
+            {
+                matrix::keep_sums(&mut regs, exec, product);
+            }
             Op::Mma { product, .. } => matrix::mma(&mut regs, exec, product, env.arch),
             Op::MmaDouble { product, .. } => matrix::mma_double(&mut regs, exec, product),
             &Op::Elect {
