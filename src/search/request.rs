@@ -65,7 +65,7 @@ pub struct Child {
     pub source: Arc<Source>,
     /// Settings to try before any other.
     pub settings: Vec<Setting>,
-    /// What the cost model expects of its first setting beside its parent, where it was asked and could say.
+    /// What the cost model expects of the best of its first settings beside its parent, where it was asked and could say.
     pub estimated: Option<TimeRatio>,
 }
 
