@@ -613,6 +613,26 @@ fn a_gpu_that_slows_down_under_load_is_timed_in_bursts() {
 }
 
 #[test]
+fn at_full_load_what_counts_is_how_fast_it_is_in_the_end() {
+    let bench = Bench::new();
+    let replay_ns = PREPARED.rough_ns * f64::from(PREPARED.calls);
+    let quarter_second = (0.25e9 / replay_ns) as usize;
+    let mut load = vec![900.0; quarter_second];
+    load.extend(vec![1200.0; quarter_second]);
+    timing_frames(&bench, 1, &[vec![900.0; 4], load]);
+    let device = bench.open(TIMES).expect("it stands");
+    let timing = device.time_at_full_load(&Work::plain(1).job());
+    let Ok(Some(Timing::Timed(timed))) = timing else {
+        panic!("{timing:?}");
+    };
+    assert_eq!(timed.time.nanos().get(), 1200.0);
+    let warptree::verdict::Time::Measured { samples, .. } = timed.time else {
+        panic!("{:?}", timed.time);
+    };
+    assert_eq!(samples.len(), quarter_second);
+}
+
+#[test]
 fn a_time_that_is_no_time_is_the_rigs_error() {
     for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         let bench = Bench::new();

@@ -29,6 +29,12 @@ pub trait Device: Send + Sync {
     /// How long one call takes, measured or estimated (the value says which).
     fn time(&self, job: &Job<'_>) -> Result<Timing, RigError>;
 
+    /// How long one call takes where the device does nothing else for long before: where power limits a GPU,
+    /// its clock has come down by then. `None`: load changes nothing here.
+    fn time_at_full_load(&self, _job: &Job<'_>) -> Result<Option<Timing>, RigError> {
+        Ok(None)
+    }
+
     /// Whether runs may go on side by side on this host's cores, each as if it were alone.
     fn runs_at_once(&self) -> bool {
         false

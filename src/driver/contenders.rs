@@ -29,12 +29,12 @@ struct Contender {
     key: Key,
     /// Equal ids are equal kernels, whatever they were rendered from.
     candidate: Option<Digest>,
-    /// Its time over `factor`.
+    /// Its time over `factor`, as the search times it.
     cost: f64,
     /// The part of its score that is not time.
     factor: f64,
-    /// Its cost is that of further timings.
-    retimed: bool,
+    /// What it cost when it was timed again.
+    retimed: Option<f64>,
 }
 
 impl Contenders {
@@ -53,8 +53,11 @@ impl Contenders {
                     let key = (kernel.node, kernel.point.clone());
                     match (self.places.get(&key), kernel.cost()) {
                         (Some(&place), Some(cost)) => {
-                            self.judged[place].cost = cost;
-                            self.judged[place].retimed = true;
+                            let contender = &mut self.judged[place];
+                            contender.retimed = Some(cost);
+                            if !kernel.full_load {
+                                contender.cost = cost;
+                            }
                         }
                         (None, _) | (Some(_), None) => {
                             self.refuted.insert(key);
@@ -94,7 +97,7 @@ impl Contenders {
             candidate: evaluation.candidate,
             cost,
             factor: measurement.score.instructions.factor(),
-            retimed: false,
+            retimed: None,
         };
         self.news = true;
         self.places.insert(key, self.judged.len());
@@ -116,7 +119,7 @@ impl Contenders {
                 best.push(contender);
             }
         }
-        if best.len() < 2 || best.iter().all(|contender| contender.retimed) {
+        if best.len() < 2 || best.iter().all(|contender| contender.retimed.is_some()) {
             return Vec::new();
         }
         best.into_iter()
@@ -132,7 +135,11 @@ impl Contenders {
             return None;
         }
         let ranked = self.ranked();
-        let retimed = ranked.iter().find(|contender| contender.retimed);
+        let retimed = ranked
+            .iter()
+            .filter_map(|contender| Some((contender.retimed?, contender)))
+            .min_by(|a, b| a.0.total_cmp(&b.0))
+            .map(|(_, contender)| contender);
         let best = &retimed.or(ranked.first())?.key;
         (!self.confirmed.contains(best)).then(|| best.clone())
     }

@@ -35,12 +35,16 @@ impl Drive<'_> {
         }
         let mut race = Race::new(params.clone(), contenders.iter().map(|(_, factor)| *factor));
         let mut failed = vec![None; timers.len()];
+        let mut full_load = false;
         while let Some(turn) = race.next() {
             if interrupt.load(Ordering::Relaxed) {
                 return Ok(None);
             }
             let timing = match timers[turn]().map_err(broken)? {
-                Ok(time) => Some(Timing::of(&time)),
+                Ok(retiming) => {
+                    full_load |= retiming.full_load;
+                    Some(Timing::of(&retiming.time))
+                }
                 Err(reason) => {
                     failed[turn] = Some(reason);
                     None
@@ -57,6 +61,7 @@ impl Drive<'_> {
                 point,
                 factor,
                 times,
+                full_load,
                 failed,
             })
             .collect();

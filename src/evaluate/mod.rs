@@ -38,8 +38,7 @@ pub trait Evaluator: Send + Sync {
         self.evaluate(source, point)
     }
 
-    /// Makes a kernel ready to be timed again as often as wanted, as a search times it and nothing else;
-    /// `None` where a second timing would only repeat the first.
+    /// Makes a kernel ready to be timed again as often as wanted, and nothing else; `None` where a second timing would only repeat the first.
     fn timer(&self, _source: &Source, _point: &Point) -> Result<Option<Timer<'_>>, RigError> {
         Ok(None)
     }
@@ -58,7 +57,16 @@ pub trait Evaluator: Send + Sync {
 }
 
 /// Times one kernel, each time anew; in words why that failed.
-pub type Timer<'a> = Box<dyn Fn() -> Result<Result<Time, String>, RigError> + 'a>;
+pub type Timer<'a> = Box<dyn Fn() -> Result<Result<Retiming, String>, RigError> + 'a>;
+
+/// A further time of a kernel.
+#[derive(Clone, Debug)]
+pub struct Retiming {
+    /// The time.
+    pub time: Time,
+    /// It was taken at full load, whatever the search times at.
+    pub full_load: bool,
+}
 
 /// A verdict and what it is about.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]

@@ -18,7 +18,7 @@ use super::observe::Observers;
 use super::ptxas::{Assembler, Cubin, in_source};
 use super::stages::{Stage, Stages};
 use super::verify::{self, Depth, Subject, Verified, Verifier};
-use super::{Evaluation, Evaluator, Kernel, Timer, baseline, limits};
+use super::{Evaluation, Evaluator, Kernel, Retiming, Timer, baseline, limits};
 use crate::device::{Buffer, Contents, Device, Gpu, Job, RigError, Timing};
 use crate::expr::Value;
 use crate::ptx::ir::Module;
@@ -514,11 +514,18 @@ impl Evaluator for Pipeline {
                 Ok(ready) => ready.job(&self.timed_buffers),
                 Err(verdict) => return Ok(Err(failure(verdict))),
             };
-            let timing = self
-                .stages
-                .during(Stage::Time, || self.settings.device.time(&job))?;
+            let device = &self.settings.device;
+            let (timing, full_load) = self.stages.during(Stage::Time, || {
+                Ok::<_, RigError>(match device.time_at_full_load(&job)? {
+                    Some(timing) => (timing, true),
+                    None => (device.time(&job)?, false),
+                })
+            })?;
             Ok(match timing {
-                Timing::Timed(timed) => Ok(timed.time),
+                Timing::Timed(timed) => Ok(Retiming {
+                    time: timed.time,
+                    full_load,
+                }),
                 Timing::Faulted(diagnostics) => Err(failure(&Verdict::Faulted { diagnostics })),
                 Timing::Hung(diagnostics) => Err(failure(&Verdict::Hung { diagnostics })),
                 Timing::Refused(message) => Err(failure(&Verdict::OverLimits { message })),

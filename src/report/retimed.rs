@@ -23,6 +23,8 @@ pub struct RetimedLine {
     pub time: Option<Nanos>,
     /// All of them.
     pub times: Vec<Nanos>,
+    /// At full load.
+    pub full_load: bool,
     /// In words why it could not be timed again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
@@ -37,6 +39,7 @@ impl RetimedLine {
             setting: kernel.setting.clone(),
             time: kernel.time(),
             times: kernel.times.clone(),
+            full_load: kernel.full_load,
             failed: kernel.failed.clone(),
         }
     }
@@ -64,6 +67,11 @@ pub(super) fn table(lines: &[RetimedLine]) -> String {
     text
 }
 
+/// How hard the GPU worked meanwhile, where that differs from the search.
+pub(super) fn at_load(full: bool) -> &'static str {
+    if full { " at full load" } else { "" }
+}
+
 /// In one line what came of it, as it is reported; `label` names the source of the best.
 pub(super) fn told(kernels: &[Retimed], label: &str) -> String {
     let most = kernels.iter().map(|kernel| kernel.times.len()).max();
@@ -72,7 +80,8 @@ pub(super) fn told(kernels: &[Retimed], label: &str) -> String {
         None => "all failed".to_owned(),
     };
     let (count, most) = (kernels.len(), most.unwrap_or(0));
-    format!("{count} best-looking timed again, up to {most} times each, {led}")
+    let load = at_load(kernels.iter().any(|kernel| kernel.full_load));
+    format!("{count} best-looking timed again{load}, up to {most} times each, {led}")
 }
 
 /// The largest less the least, as a fraction of the median.

@@ -14,8 +14,9 @@ use crate::verdict::{Claim, Estimate, TimeRatio};
 /// Version of the log's lines and of `run.toml`. 2 added [`Event::Confirmed`]
 /// and `baselines`; 3 what a model was asked and what that cost, and [`Event::Away`];
 /// 4 the settings that a search starts from; 5 [`Event::Retimed`], what was set aside
-/// on an estimate, and what earlier runs judged; 6 what is expected of a source beside its parent.
-pub const FORMAT: u32 = 6;
+/// on an estimate, and what earlier runs judged; 6 what is expected of a source beside its parent;
+/// 7 kernels timed again at full load.
+pub const FORMAT: u32 = 7;
 
 /// The oldest version that is still read.
 pub const OLDEST_FORMAT: u32 = 1;
@@ -262,6 +263,9 @@ pub struct Retimed {
     pub factor: f64,
     /// One a turn: the median of its samples.
     pub times: Vec<Nanos>,
+    /// They were taken at full load, which the search's own are not where power limits. Not in formats before 7.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub full_load: bool,
     /// In words why it could not be timed again: it is out.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub failed: Option<String>,

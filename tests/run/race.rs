@@ -1,7 +1,7 @@
 //! The best-looking are timed again at the end: the one that was lucky does not win.
 
 use super::*;
-use warptree::evaluate::Timer;
+use warptree::evaluate::{Retiming, Timer};
 use warptree::verdict::Time;
 
 /// A search sees times that are off by luck, the same each time; a timer sees the truth.
@@ -11,6 +11,8 @@ struct Lucky {
     unlucky: fn(&Point) -> f64,
     /// Cannot be timed again.
     broken: fn(&Point) -> bool,
+    /// A timer sees what load does too: half as much again.
+    full_load: bool,
 }
 
 impl Evaluator for Lucky {
@@ -22,12 +24,17 @@ impl Evaluator for Lucky {
         let evaluation = self.evaluate(source, point)?;
         let measurement = evaluation.verdict.measurement().expect("it was valid");
         let seen = measurement.time.nanos().get();
-        let time = Nanos::new(seen * (self.unlucky)(point)).expect("positive");
+        let full_load = self.full_load;
+        let load = if full_load { 1.5 } else { 1.0 };
+        let time = Nanos::new(seen * (self.unlucky)(point) * load).expect("positive");
         let broken = (self.broken)(point);
         Ok(Some(Box::new(move || {
             Ok(match broken {
                 true => Err("faulted: it was luck that it ran".to_owned()),
-                false => Ok(Time::Recorded { time }),
+                false => Ok(Retiming {
+                    time: Time::Recorded { time },
+                    full_load,
+                }),
             })
         })))
     }
@@ -83,6 +90,7 @@ fn the_lucky_one_is_overtaken_and_the_run_says_so() {
         table: Recorded::new(table()),
         unlucky: at_the_optimum,
         broken: |_| false,
+        full_load: false,
     };
     // All 120 settings: what looks best is the same however they were searched.
     search(&folder, &lucky, 500, None);
@@ -112,6 +120,7 @@ fn a_kernel_that_cannot_be_timed_again_does_not_win() {
         table: Recorded::new(table()),
         unlucky: |_| 1.0,
         broken: |point| point.0[0] == 2 && point.0[1] == 1,
+        full_load: false,
     };
     search(&folder, &lucky, 500, None);
     let story = Story::read(&StoredRun::open(&folder).expect("opens"), 5).expect("reads");
@@ -131,6 +140,7 @@ fn a_run_stopped_around_its_race_goes_on_to_the_same_end_and_races_once() {
         table: Recorded::new(table()),
         unlucky: at_the_optimum,
         broken: |_| false,
+        full_load: false,
     };
     let through = scratch.path().join("through");
     search(&through, &lucky, 30, None);
@@ -155,4 +165,54 @@ fn a_run_stopped_around_its_race_goes_on_to_the_same_end_and_races_once() {
     drop(run);
     search(&through, &lucky, 500, None);
     assert_eq!(races(&timeless(&through)).len(), 2);
+}
+
+#[test]
+fn times_at_full_load_choose_the_winner_and_are_set_beside_no_others() {
+    let scratch = tempfile::tempdir().expect("scratch");
+    let folder = scratch.path().join("run");
+    let lucky = Lucky {
+        table: Recorded::new(table()),
+        unlucky: at_the_optimum,
+        broken: |_| false,
+        full_load: true,
+    };
+    // The first 12 settings lack the one that looks best.
+    for budget in [12, 500] {
+        if folder.exists() {
+            let (mut run, _) = RunWriter::resume(&folder).expect("resumes");
+            run.set_stop(StopRules {
+                evaluations: Some(budget),
+                ..StopRules::default()
+            })
+            .expect("writes");
+        }
+        search(&folder, &lucky, budget, None);
+    }
+    let events = timeless(&folder);
+    let races = races(&events);
+    let [first, second] = races[..] else {
+        panic!("two races, not {}", races.len());
+    };
+    assert!(first.iter().chain(second).all(|kernel| kernel.full_load));
+    let story = Story::read(&StoredRun::open(&folder).expect("opens"), 200).expect("reads");
+    let winner = story.winner.as_ref().expect("a winner");
+    assert_eq!(
+        winner.setting,
+        Retimed::leader(second).expect("none failed").setting
+    );
+    // The one that looked best ran, and its time in the search stands.
+    let looked_best = &story.top[0];
+    assert!(
+        second
+            .iter()
+            .any(|kernel| kernel.setting == looked_best.setting)
+    );
+    assert_ne!(winner.setting, looked_best.setting);
+    assert!(
+        story
+            .to_string()
+            .contains("Timed again at full load, in turns"),
+        "{story}"
+    );
 }

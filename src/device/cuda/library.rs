@@ -2,7 +2,7 @@
 //! placed, timed and compared exactly as candidates are; nothing here says which is fastest.
 
 use super::protocol::{Algorithm, Product, Reply, Request};
-use super::{CudaDevice, Stopped};
+use super::{CudaDevice, Duty, Stopped};
 use crate::device::{Buffer, Ended, Execution, Job, RigError, Sampled, Timing};
 use crate::units::Digest;
 
@@ -114,7 +114,7 @@ impl CudaDevice {
 
     /// Times a product as a candidate is timed.
     pub fn time_product(&self, job: &ProductJob<'_>) -> Result<Timing, RigError> {
-        self.time_locked(&mut self.lock(), Subject::Product(job))
+        self.time_locked(&mut self.lock(), Subject::Product(job), Duty::Eased)
     }
 
     fn ask_library(&self, request: &Request) -> Result<Reply, LibraryError> {

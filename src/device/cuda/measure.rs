@@ -34,6 +34,9 @@ const BURSTS: u32 = 12;
 const REST_PER_WORK: f64 = 9.0;
 const FIRST_REST: Duration = Duration::from_millis(100);
 
+/// How long a call runs at full load before it is timed, and then while it is: the clock settles in the first.
+const FULL_LOAD: Duration = Duration::from_millis(250);
+
 /// Share of the highest clock below which a GPU still sleeps.
 const AWAKE_CLOCK: f64 = 0.6;
 
@@ -54,6 +57,15 @@ pub struct Sampling {
     pub max_sets: u32,
     /// No further samples after about this long: a kernel that takes seconds is not worth more.
     pub budget: Duration,
+}
+
+/// How hard a GPU works while a call is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Duty {
+    /// In bursts with rests, where power would hold the clock down.
+    Eased,
+    /// Without a rest, and so before it.
+    Full,
 }
 
 /// How many replays a timing of one call takes.
@@ -275,6 +287,7 @@ impl CudaDevice {
         &self,
         state: &mut State,
         job: Subject<'_>,
+        duty: Duty,
     ) -> Result<Timing, RigError> {
         let replay = self.replay();
         let sampling = &self.options.sampling;
@@ -292,17 +305,20 @@ impl CudaDevice {
             let course = sampling.course(replay_ns(&only));
             timer.warm_up(course, self.gpu().sm_clock_mhz)?;
             let mut bursts = false;
-            loop {
-                timer.sample(vec![0; course.block as usize])?;
-                if timer.capped(self.gpu().sm_clock_mhz) {
-                    timer.bursts(course.most)?;
-                    bursts = true;
-                    break;
-                }
-                let enough = settled(&timer.samples, sampling.settled, SETTLED_ALPHA);
-                if enough || timer.samples.len() >= course.most as usize {
-                    break;
-                }
+            match duty {
+                Duty::Full => timer.full_load()?,
+                Duty::Eased => loop {
+                    timer.sample(vec![0; course.block as usize])?;
+                    if timer.capped(self.gpu().sm_clock_mhz) {
+                        timer.bursts(course.most)?;
+                        bursts = true;
+                        break;
+                    }
+                    let enough = settled(&timer.samples, sampling.settled, SETTLED_ALPHA);
+                    if enough || timer.samples.len() >= course.most as usize {
+                        break;
+                    }
+                },
             }
             let samples = std::mem::take(&mut timer.samples);
             let clock_mhz = std::mem::take(&mut timer.clock_mhz);
@@ -439,6 +455,15 @@ impl Timer<'_, '_> {
             std::thread::sleep(rest);
         }
         self.samples = counted;
+        Ok(())
+    }
+
+    /// Samples of the only call anew, after as many that do not count.
+    fn full_load(&mut self) -> Result<(), Stop> {
+        let work = self.prepared.iter().map(replay_ns).sum::<f64>();
+        let count = (FULL_LOAD.as_nanos() as f64 / work).clamp(2.0, 10_000.0) as usize;
+        self.sample(vec![0; 2 * count])?;
+        self.samples.drain(..count);
         Ok(())
     }
 

@@ -31,6 +31,7 @@ pub(crate) use driver::compile;
 pub use driver::present as driver_present;
 pub use library::{Compiled, LibraryError, ProductJob, Subject};
 pub use link::WorkerCommand;
+use measure::Duty;
 pub use measure::{Compared, Comparison, Halt, Replayed, Replays, Side};
 pub use pool::CudaPool;
 pub use power::PowerCounter;
@@ -376,7 +377,12 @@ impl Device for CudaDevice {
     }
 
     fn time(&self, job: &Job<'_>) -> Result<Timing, RigError> {
-        self.time_locked(&mut self.lock(), Subject::Kernel(job))
+        self.time_locked(&mut self.lock(), Subject::Kernel(job), Duty::Eased)
+    }
+
+    fn time_at_full_load(&self, job: &Job<'_>) -> Result<Option<Timing>, RigError> {
+        self.time_locked(&mut self.lock(), Subject::Kernel(job), Duty::Full)
+            .map(Some)
     }
 
     fn cuda(&self) -> Option<&CudaDevice> {

@@ -142,6 +142,10 @@ impl Device for CudaPool {
         self.with(|device| device.time(job))
     }
 
+    fn time_at_full_load(&self, job: &Job<'_>) -> Result<Option<Timing>, RigError> {
+        self.with(|device| device.time_at_full_load(job))
+    }
+
     /// The first of them: libraries and final claims need one GPU only.
     fn cuda(&self) -> Option<&CudaDevice> {
         self.devices.first()

@@ -16,7 +16,7 @@ pub use read::{TableError, read};
 pub use table::{Entry, Row, Table};
 pub use trace::Trace;
 
-use super::{Evaluation, Evaluator, Timer};
+use super::{Evaluation, Evaluator, Retiming, Timer};
 use crate::device::RigError;
 use crate::source::{Point, Source};
 use crate::units::{Digest, Nanos};
@@ -93,7 +93,10 @@ impl Evaluator for Recorded {
         let time: Timer<'_> = match self.table.entry(source, point) {
             Entry::Found(Row::Time { time, samples }) => Box::new(|| {
                 let time = self.time(*time, samples);
-                Ok(Ok(Time::Recorded { time }))
+                Ok(Ok(Retiming {
+                    time: Time::Recorded { time },
+                    full_load: false,
+                }))
             }),
             Entry::Found(Row::Failed { reason }) => Box::new(|| Ok(Err(reason.clone()))),
             Entry::Missing => Box::new(|| Ok(Err(MISSING.to_owned()))),

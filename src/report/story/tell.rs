@@ -176,6 +176,9 @@ impl Teller {
         self.retimed.clear();
         for kernel in kernels {
             self.retimed.push(RetimedLine::new(kernel, graph));
+            if kernel.full_load {
+                continue;
+            }
             let known = self
                 .ranked
                 .iter_mut()

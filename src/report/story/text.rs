@@ -47,7 +47,8 @@ impl fmt::Display for Story {
             write!(f, "\nFinal claim, {claim}")?;
         }
         if !self.retimed.is_empty() {
-            writeln!(f, "\nTimed again, in turns")?;
+            let load = retimed::at_load(self.retimed.iter().any(|line| line.full_load));
+            writeln!(f, "\nTimed again{load}, in turns")?;
             f.write_str(&retimed::table(&self.retimed))?;
         }
         writeln!(f, "\nTop {} of {}", self.top.len(), self.evaluations)?;
