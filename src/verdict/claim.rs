@@ -113,19 +113,6 @@ pub struct Ratio {
     pub high: f64,
 }
 
-impl Standing {
-    /// What may be said of two comparisons of the same pair: neither may contradict.
-    pub fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Faster, Self::Slower)
-            | (Self::Slower, Self::Faster)
-            | (Self::Tie, Self::Tie) => Self::Tie,
-            (Self::Faster, _) | (_, Self::Faster) => Self::Faster,
-            (Self::Slower, _) | (_, Self::Slower) => Self::Slower,
-        }
-    }
-}
-
 /// What may be said of a winner against a baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -201,9 +201,9 @@ impl Taken {
             baseline: contest.baseline,
             ratio: contest.ratio,
             rounds: contest.rounds,
-            standing: burst.as_ref().map_or(contest.standing, |burst| {
-                contest.standing.and(burst.standing)
-            }),
+            standing: burst
+                .as_ref()
+                .map_or(contest.standing, |burst| contest.together(burst)),
             burst: burst.map(|burst| Burst {
                 winner: burst.winner,
                 baseline: burst.baseline,
@@ -567,6 +567,11 @@ mod tests {
             duel(1.02, 0.98).standing,
             Standing::Tie,
             "it depends on the load"
+        );
+        assert_eq!(
+            duel(0.9985, 1.02).standing,
+            Standing::Tie,
+            "within noise, but in every round"
         );
         assert_eq!(duel(1.0, 0.98).standing, Standing::Slower);
     }

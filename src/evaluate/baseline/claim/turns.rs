@@ -119,6 +119,7 @@ pub(super) struct Contest {
     pub(super) ratio: Ratio,
     pub(super) rounds: Vec<f64>,
     pub(super) standing: Standing,
+    noise: f64,
 }
 
 impl Contest {
@@ -158,7 +159,24 @@ impl Contest {
             },
             rounds: medians.into_iter().map(f64::exp).collect(),
             standing,
+            noise,
         })
+    }
+
+    /// What may be said of this and of another comparison of the same pair. Neither may contradict: one that is a tie
+    /// by itself may still look the other way beyond noise, or in every round.
+    pub(super) fn together(&self, other: &Self) -> Standing {
+        let both = [self, other];
+        let looks_slower = |one: &&Self| one.ratio.high < 1.0 || one.ratio.median.ln() < -one.noise;
+        let looks_faster = |one: &&Self| one.ratio.low > 1.0 || one.ratio.median.ln() > one.noise;
+        let says = |standing| both.iter().any(|one| one.standing == standing);
+        if says(Standing::Faster) && !both.iter().any(looks_slower) {
+            Standing::Faster
+        } else if says(Standing::Slower) && !both.iter().any(looks_faster) {
+            Standing::Slower
+        } else {
+            Standing::Tie
+        }
     }
 }
 
