@@ -27,7 +27,7 @@ const OPENING: [(&str, &str); 8] = [
 ];
 
 /// Those that change the code.
-const CHANGING: [(&str, &str); 13] = [
+const CHANGING: [(&str, &str); 12] = [
     ("vectorise", "vector loads and stores"),
     ("pad_shared", "shared-memory padding"),
     ("predicate", "short branches predicated"),
@@ -35,7 +35,6 @@ const CHANGING: [(&str, &str); 13] = [
     ("split_wait", "waits for older products first"),
     ("late_wait", "waits after independent work"),
     ("fences", "redundant fences"),
-    ("far_tiles", "tiles into L2 4 turns ahead"),
     ("unroll", "unroll by 4"),
     ("prefetch", "prefetch into registers"),
     ("strength", "products made sums"),

@@ -189,6 +189,9 @@ impl Taken {
             .filter_map(|round| round.bursts.as_ref())
             .collect();
         let burst = Contest::of(&bursts, noise);
+        let standing = burst
+            .as_ref()
+            .map_or(contest.standing, |burst| contest.together(burst));
         Some(Duel {
             name: rival.name.clone(),
             variant: rival.variant,
@@ -201,9 +204,7 @@ impl Taken {
             baseline: contest.baseline,
             ratio: contest.ratio,
             rounds: contest.rounds,
-            standing: burst
-                .as_ref()
-                .map_or(contest.standing, |burst| contest.together(burst)),
+            standing,
             burst: burst.map(|burst| Burst {
                 winner: burst.winner,
                 baseline: burst.baseline,
