@@ -29,8 +29,12 @@ mod replay;
 mod report;
 #[path = "cli/results_table.rs"]
 mod results_table;
+#[path = "cli/resume.rs"]
+mod resume;
 #[path = "cli/start_from.rs"]
 mod start_from;
+#[path = "cli/twins.rs"]
+mod twins;
 
 use std::path::Path;
 use std::process::Command;

@@ -61,7 +61,7 @@ pub(super) fn run(args: &BatchArgs, global: &Global) -> anyhow::Result<Exit> {
             Vec::new(),
             None,
             StopRules::default(),
-        )
+        )?
     };
     let items = items(args, &sources, &config)?;
     let (mut run, past) = if args.out.join("run.toml").exists() {
@@ -81,7 +81,7 @@ pub(super) fn run(args: &BatchArgs, global: &Global) -> anyhow::Result<Exit> {
         settings: items.len(),
     };
     note(&opening(doing, &run.config, Some(judge.times), &args.out));
-    let mut counter = Counter::new(items.len(), past.len());
+    let mut counter = Counter::new(items.len(), &past);
     let ended = batch(
         &*judge.evaluator,
         &mut run,
@@ -203,8 +203,9 @@ struct Counter {
 }
 
 impl Counter {
-    fn new(items: usize, past: usize) -> Self {
-        let bar = indicatif::ProgressBar::new(items as u64).with_position(past as u64);
+    fn new(items: usize, past: &[Line]) -> Self {
+        let judged = past.iter().filter_map(|line| line.event.evaluated());
+        let bar = indicatif::ProgressBar::new(items as u64).with_position(judged.count() as u64);
         Self {
             bar,
             judged: 0,

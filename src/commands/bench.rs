@@ -142,8 +142,7 @@ fn write(folder: &Path, report: &SuiteReport) -> anyhow::Result<()> {
         ("tasks.csv", report.tasks_csv()),
         ("endings.csv", report.endings_csv()),
     ] {
-        let path = folder.join(name);
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        super::write(&folder.join(name), text)?;
     }
     Ok(())
 }
@@ -259,7 +258,7 @@ impl Bench<'_> {
                 self.proposers.clone(),
                 self.model(task),
                 self.stop.clone(),
-            );
+            )?;
             let texts = sources.iter().map(|(_, text)| &**text);
             let run = RunWriter::create(&folder, config, texts)?;
             note(&format!(

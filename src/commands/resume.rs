@@ -5,8 +5,10 @@ use anyhow::bail;
 use super::judge::{self, Judge, Over, Wanted};
 use super::session::{self, Session};
 use super::{Exit, note, search};
-use crate::cli::{Global, JudgeArgs, ResumeArgs};
-use crate::store::{Event, RunConfig, RunWriter};
+use crate::cli::{Global, JudgeArgs, LimitArgs, ResumeArgs};
+use crate::driver::{Fold, FoldError};
+use crate::search::StopRules;
+use crate::store::{Event, Line, RunConfig, RunWriter};
 
 pub(super) fn run(args: &ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
     let interrupt = super::on_interrupt()?;
@@ -25,15 +27,11 @@ pub(super) fn run(args: &ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
             env!("CARGO_PKG_VERSION")
         ));
     }
+    let stop = new_limits(&args.limits, &run, &past)?;
     let judge = reopen(&config, args.jobs, global)?;
-    let limits = &args.limits;
-    let new_limits = limits.budget.is_some()
-        || limits.time.is_some()
-        || limits.plateau.is_some()
-        || limits.target_speedup.is_some();
-    if new_limits {
-        let baseline = config.baseline.as_ref().map(|baseline| baseline.time);
-        run.set_stop(search::stop_rules(limits, baseline)?)?;
+    let limited = stop.is_some();
+    if let Some(stop) = stop {
+        run.set_stop(stop)?;
     }
     let finished = past.iter().rev().find_map(|line| match &line.event {
         Event::Finished { reason } => Some(Some(*reason)),
@@ -43,7 +41,7 @@ pub(super) fn run(args: &ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
         | Event::Confirmed { .. } => Some(None),
         Event::ExpandFailed { .. } | Event::Away { .. } | Event::Unavailable { .. } => None,
     });
-    if let (Some(Some(reason)), false) = (finished, new_limits) {
+    if let (Some(Some(reason)), false) = (finished, limited) {
         note(&format!(
             "the run has ended ({reason}); --budget or --time gives it more"
         ));
@@ -59,6 +57,51 @@ pub(super) fn run(args: &ResumeArgs, global: &Global) -> anyhow::Result<Exit> {
         budget: None,
     }
     .drive(global.json, &interrupt)
+}
+
+/// The stop rules that replace those of a run, where any limit is given. A run is never given less than it has
+/// used: what it judged could not have come about so, and it could not go on.
+fn new_limits(
+    limits: &LimitArgs,
+    run: &RunWriter,
+    past: &[Line],
+) -> anyhow::Result<Option<StopRules>> {
+    let LimitArgs {
+        budget,
+        time,
+        target_speedup,
+        plateau,
+    } = limits;
+    let more = budget.is_some() || time.is_some();
+    if !more && target_speedup.is_none() && plateau.is_none() {
+        return Ok(None);
+    }
+    let before = &run.config.search.stop;
+    let baseline = run.config.baseline.as_ref().map(|baseline| baseline.time);
+    let mut stop = search::stop_rules(limits, baseline)?;
+    if !more {
+        stop.evaluations = before.evaluations;
+        stop.time = before.time;
+    }
+    if let Err(FoldError::Diverged { seq, .. }) = replay(run, past, &stop) {
+        replay(run, past, before)?;
+        bail!(
+            "{} went further than these limits allow: they end it before event {seq} of its {}. Give it at least \
+             what it has used; what it was given is under [search.stop] in its run.toml",
+            run.folder.display(),
+            past.len()
+        );
+    }
+    Ok(Some(stop))
+}
+
+/// Whether the log is one that a run under these stop rules writes.
+fn replay(run: &RunWriter, past: &[Line], stop: &StopRules) -> Result<(), FoldError> {
+    let mut config = run.config.clone();
+    config.search.stop = stop.clone();
+    let mut fold = Fold::new(&config, &run.objects)?;
+    past.iter()
+        .try_for_each(|line| fold.replay(line, &run.objects))
 }
 
 /// The judge of a run that goes on: what judged it before, or an error that says what changed.

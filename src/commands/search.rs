@@ -13,6 +13,7 @@ use crate::cli::{Global, LimitArgs, ModelArgs, Prior, SearchArgs};
 use crate::propose::ProposerKind;
 use crate::report::{Doing, opening};
 use crate::search::{NodeId, Plateau, SearchParams, StopRules};
+use crate::source::Source;
 use crate::store::{FORMAT, ModelConfig, RootConfig, RunConfig, RunWriter};
 use crate::units::{Digest, Nanos};
 
@@ -24,6 +25,14 @@ const PLATEAU_IMPROVEMENT: f64 = 0.005;
 
 pub(super) fn run(args: SearchArgs, global: &Global) -> anyhow::Result<Exit> {
     let interrupt = super::on_interrupt()?;
+    // What cannot work is told before baselines are measured, which may take an hour.
+    let model = model_config(&args.model);
+    if let Some(model) = &model {
+        session::check_model(model)?;
+    }
+    if let Some(folder) = &args.out {
+        RunWriter::check_new(folder)?;
+    }
     let judge = judge::open(
         Wanted {
             task: &args.task,
@@ -53,16 +62,11 @@ pub(super) fn run(args: SearchArgs, global: &Global) -> anyhow::Result<Exit> {
             "--prior sim: it orders the sources that rewrites or a model propose, and neither is in service here"
         );
     }
-    let model = model_config(&args.model);
-    if let Some(model) = &model {
-        // Before hours of baselines: what cannot work is told at once.
-        session::check_model(model)?;
-    }
     let folder = match &args.out {
         Some(folder) => folder.clone(),
         None => next_folder(&args.task)?,
     };
-    let mut config = config(&judge, args.seed, global, &sources, proposers, model, stop);
+    let mut config = config(&judge, args.seed, global, &sources, proposers, model, stop)?;
     config.search.prefilter = args.prefilter;
     config.search.prior = args.prior == Prior::Sim;
     let estimator = judge::estimator(&judge, &config, global)?;
@@ -97,8 +101,8 @@ pub(super) fn config(
     proposers: Vec<ProposerKind>,
     model: Option<ModelConfig>,
     stop: StopRules,
-) -> RunConfig {
-    RunConfig {
+) -> anyhow::Result<RunConfig> {
+    Ok(RunConfig {
         format: FORMAT,
         warptree: env!("CARGO_PKG_VERSION").to_owned(),
         task: judge.name.clone(),
@@ -117,31 +121,32 @@ pub(super) fn config(
             stop,
             ..SearchParams::default()
         },
-        roots: roots(sources),
-    }
+        roots: roots(sources)?,
+    })
 }
 
-/// The root's children: equal sources share a node.
-fn roots(sources: &[(String, Arc<str>)]) -> Vec<RootConfig> {
+/// The root's children: sources that say the same share a node, as in the search.
+fn roots(sources: &[(String, Arc<str>)]) -> anyhow::Result<Vec<RootConfig>> {
     let mut known: Vec<Digest> = Vec::new();
     sources
         .iter()
         .map(|(label, text)| {
-            let source = Digest::of(text.as_bytes());
+            let source = Source::parse(text).with_context(|| format!("{label} is no source"))?;
+            let digest = source.digest();
             let place = known
                 .iter()
-                .position(|known| *known == source)
+                .position(|known| *known == digest)
                 .unwrap_or_else(|| {
-                    known.push(source);
+                    known.push(digest);
                     known.len() - 1
                 });
-            RootConfig {
+            Ok(RootConfig {
                 node: NodeId(place as u32 + 1),
                 label: label.clone(),
-                source,
+                source: Digest::of(text.as_bytes()),
                 settings: Vec::new(),
                 earlier: Vec::new(),
-            }
+            })
         })
         .collect()
 }
