@@ -61,11 +61,9 @@ impl Printer {
     /// Writes what belongs on one line; returns the rest.
     fn piece<'a>(&mut self, code: &'a str) -> &'a str {
         let mut in_string = false;
-        let mut escaped = false;
         for (at, byte) in code.bytes().enumerate() {
             if in_string {
-                in_string = byte != b'"' || escaped;
-                escaped = byte == b'\\' && !escaped;
+                in_string = byte != b'"';
                 continue;
             }
             match byte {

@@ -84,3 +84,19 @@ fn seeds_and_spaces_have_no_findings() {
     }
     assert!(silent >= 150, "{silent} kernels are too few");
 }
+
+#[test]
+fn numbers_that_nobody_means_are_no_trouble() {
+    for resident in ["144115188075855872", "18446744073709551615"] {
+        let text = format!(
+            ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k()\n.reqntid 256\n\
+             .minnctapersm {resident}\n{{\n    setmaxnreg.dec.sync.aligned.u32 18446744073709551615;\n    \
+             setmaxnreg.inc.sync.aligned.u32 18446744073709551615;\n    ret;\n}}\n"
+        );
+        let found = check(&parse(&text).expect("parses"));
+        let budget = found
+            .iter()
+            .any(|finding| finding.code == "setmaxnreg-budget");
+        assert!(budget, "{found:#?}");
+    }
+}

@@ -218,7 +218,8 @@ fn overlapped(context: &Context<'_>, index: usize, tile: &Tile) -> Option<usize>
         let Some((base, at)) = moved(context, *other, tile.operand) else {
             return false;
         };
-        let Some(away) = (base == own.0).then(|| (at - own.1) * 16) else {
+        let Some(away) = (base == own.0).then(|| at.saturating_sub(own.1).saturating_mul(16))
+        else {
             return false;
         };
         let away = u64::try_from(away).unwrap_or(0);

@@ -38,14 +38,15 @@ impl RegisterBudget {
             .filter(|&threads| threads >= WARPGROUP)?;
         let warpgroups = threads / WARPGROUP;
         // in steps of eight
-        let fair = (REGISTER_FILE / (threads * resident.unwrap_or(1).max(1))).min(255) / 8 * 8;
+        let fair =
+            (REGISTER_FILE / threads.saturating_mul(resident.unwrap_or(1).max(1))).min(255) / 8 * 8;
         let at_start = cap.unwrap_or(fair);
         let gives = |i: &&&Instruction| i.opcode == "setmaxnreg" && i.has("dec");
         let givers = instructions.iter().filter(gives).count() as u64;
         Some(Self {
             warpgroups,
             at_start,
-            pool: at_start * warpgroups,
+            pool: at_start.saturating_mul(warpgroups),
             givers,
             takers: warpgroups.saturating_sub(givers),
         })
@@ -89,7 +90,8 @@ pub(super) fn lint(context: &Context<'_>, findings: &mut Findings) {
     else {
         return;
     };
-    let total = given.iter().sum::<u64>() + budget.takers * wanted;
+    let taken = budget.takers.saturating_mul(wanted);
+    let total = given.iter().fold(taken, |sum, n| sum.saturating_add(*n));
     if total > budget.pool {
         findings.add(
             Severity::Warning,
