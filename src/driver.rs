@@ -237,7 +237,10 @@ impl Drive<'_> {
                 Ok((ticket, answer)) => {
                     arrived.insert(ticket, answer);
                 }
-                Err(RecvTimeoutError::Timeout) => observer.tick(),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.run.log.settle()?;
+                    observer.tick();
+                }
                 Err(RecvTimeoutError::Disconnected) => {
                     unreachable!("workers end only after the driver hung up")
                 }

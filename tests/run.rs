@@ -615,3 +615,54 @@ fn damage_is_told_and_nothing_is_overwritten() {
         .to_string();
     assert!(none.contains("holds no run"), "{none}");
 }
+
+struct Breaks;
+
+impl Evaluator for Breaks {
+    fn evaluate(&self, _: &Source, _: &Point) -> Result<Evaluation, RigError> {
+        panic!("a bug of the judge");
+    }
+
+    fn deterministic(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_judge_that_panics_ends_the_run_with_its_words() {
+    let scratch = tempfile::tempdir().expect("scratch");
+    let source = table().source_text(&[]);
+    let config = config(&source, 10);
+    let mut run = RunWriter::create(scratch.path(), config, [&*source]).expect("creates");
+    let rig = Rig {
+        evaluator: &Breaks,
+        proposers: vec![],
+        task: None,
+        jobs: 2,
+        deterministic: true,
+        estimator: None,
+        confirm: true,
+    };
+    let flag = AtomicBool::new(false);
+    let mut observer = StopAfter {
+        left: None,
+        flag: &flag,
+    };
+    let error = drive(&rig, &mut run, &[], &flag, &mut observer).expect_err("it broke");
+    assert!(error.to_string().contains("a bug of the judge"), "{error}");
+}
+
+#[test]
+fn events_without_their_run_are_not_mixed_with_a_new_one() {
+    let scratch = tempfile::tempdir().expect("scratch");
+    let folder = scratch.path().join("run");
+    go(&folder, 10, 1, None);
+    std::fs::remove_file(folder.join("run.toml")).expect("removes");
+    let source = table().source_text(&[]);
+    let created = RunWriter::create(&folder, config(&source, 10), [&*source]);
+    assert!(
+        matches!(created, Err(StoreError::Damaged { .. })),
+        "{created:?}"
+    );
+    assert!(!folder.join("run.toml").exists(), "nothing was made");
+}

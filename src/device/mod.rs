@@ -293,6 +293,12 @@ pub enum RigError {
         /// What happened.
         message: String,
     },
+    /// A bug of ours.
+    #[error("warptree broke down while it judged or proposed: {message}; please report it")]
+    Panicked {
+        /// What it said.
+        message: String,
+    },
     /// Files.
     #[error("{context}: {source}")]
     Io {
@@ -301,4 +307,13 @@ pub enum RigError {
         /// The system's word.
         source: std::io::Error,
     },
+}
+
+/// What a panic said.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
 }

@@ -1,13 +1,14 @@
 //! The threads that answer: they ask evaluators and proposers what the driver hands out, and hand back what they said.
 //! They decide nothing but which of several settings of one request is judged, by the estimate given.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::Rig;
 use super::estimates::Estimates;
-use crate::device::RigError;
+use crate::device::{RigError, panic_text};
 use crate::evaluate::Evaluation;
 use crate::llm::Tally;
 use crate::propose::{Ask, Proposal, ProposalRequest, ProposeError};
@@ -92,7 +93,8 @@ pub(super) fn serve(
                 points,
             } => {
                 let started = Instant::now();
-                let result = pick(estimates, &source, points).and_then(|picked| {
+                let result = caught(|| {
+                    let picked = pick(estimates, &source, points)?;
                     let evaluation = rig.evaluator.evaluate(&source, &picked.point)?;
                     Ok((picked, evaluation))
                 });
@@ -100,7 +102,7 @@ pub(super) fn serve(
             }
             Work::Propose(work) => {
                 let (started, mut tally) = (Instant::now(), Tally::default());
-                let result = propose(rig, estimates, &work, &mut tally);
+                let result = caught(|| propose(rig, estimates, &work, &mut tally));
                 (
                     work.ticket,
                     Answer::Proposed(result, tally, started.elapsed()),
@@ -111,6 +113,15 @@ pub(super) fn serve(
             return;
         }
     }
+}
+
+/// A panic is an answer too: without one the driver would wait for ever.
+fn caught<T>(answer: impl FnOnce() -> Result<T, RigError>) -> Result<T, RigError> {
+    catch_unwind(AssertUnwindSafe(answer)).unwrap_or_else(|panic| {
+        Err(RigError::Panicked {
+            message: panic_text(&*panic).to_owned(),
+        })
+    })
 }
 
 /// The answer to a request for children. Where they are estimated, rewrites give all that is left at once: which of

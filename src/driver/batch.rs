@@ -88,7 +88,13 @@ pub fn batch(
             }
             let (at, result, took) = match answers.recv_timeout(LOOK_EVERY) {
                 Ok(answer) => answer,
-                Err(mpsc::RecvTimeoutError::Timeout) => continue,
+                Err(mpsc::RecvTimeoutError::Timeout) => match run.log.settle() {
+                    Ok(()) => continue,
+                    Err(error) => {
+                        stop.store(true, Ordering::Relaxed);
+                        return Err(error.into());
+                    }
+                },
                 Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(()),
             };
             let item = left[at];

@@ -2,7 +2,6 @@
 //! time. It keeps no file, opens no connection and never sees an expected output. When its parent goes
 //! away it ends at once, whatever the GPU does.
 
-use std::any::Any;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -15,6 +14,7 @@ use super::engine::{Engine, Trouble};
 use super::protocol::{self, Call, Frame, MAX_CHUNK, ProtocolError, Ready, Reply, Request, Stage};
 use super::sandbox;
 use super::session::Session;
+use crate::device::panic_text;
 
 /// Frames read ahead.
 const QUEUE: usize = 4;
@@ -351,12 +351,4 @@ fn announce(out: &mut File, stage: Stage) -> Result<(), Trouble> {
 
 fn announce_or_end(out: &mut File, stage: Stage) -> Result<(), ProtocolError> {
     protocol::write_message(out, &Reply::Stage(stage))
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message")
 }
