@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
@@ -152,10 +153,10 @@ pub struct ModelArgs {
     pub api: Option<Api>,
     /// Most model calls, failed ones included. This and the next two hold over the whole command: all tasks of a
     /// suite, all series of a comparison, earlier sessions.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = storable())]
     pub max_calls: Option<u64>,
     /// Most tokens, input and output together.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = storable())]
     pub max_tokens: Option<u64>,
     /// Most dollars, failed calls included; needs the model's price.
     #[arg(long, value_name = "DOLLARS")]
@@ -225,7 +226,7 @@ pub struct SearchArgs {
     #[arg(long, value_enum, default_value_t = Prior::None, value_name = "PRIOR")]
     pub prior: Prior,
     /// Seed of every random choice.
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = storable())]
     pub seed: u64,
     /// Do not measure the task's baselines first; speedups are then over the seed.
     #[arg(long)]
@@ -271,7 +272,7 @@ pub struct EvalArgs {
     #[expect(missing_docs, reason = "flattened options document themselves")]
     pub judge: JudgeArgs,
     /// Seed of the inputs; on a GPU a secret one where it is not given.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = storable())]
     pub seed: Option<u64>,
 }
 
@@ -284,7 +285,7 @@ pub struct BaselinesArgs {
     #[expect(missing_docs, reason = "flattened options document themselves")]
     pub judge: JudgeArgs,
     /// Seed of the inputs.
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = storable())]
     pub seed: u64,
 }
 
@@ -305,7 +306,7 @@ pub struct BatchArgs {
     #[arg(long, default_value = "1/1", value_name = "I/N")]
     pub shard: Shard,
     /// Seed of the draws and, on the simulator, of the inputs.
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = storable())]
     pub seed: u64,
     /// Folder of the run; one that was stopped goes on.
     #[arg(long, value_name = "DIR")]
@@ -334,7 +335,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub time: Option<Duration>,
     /// Seed of every random choice.
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = storable())]
     pub seed: u64,
     /// Benchmark the model instead of searching: so many turns of repair in each trajectory, PTXBench's protocol.
     #[arg(long, value_name = "N", requires = "model", value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -528,7 +529,7 @@ pub struct SelftestArgs {
     #[expect(missing_docs, reason = "flattened options document themselves")]
     pub judge: JudgeArgs,
     /// Seed of the inputs; another one each time where it is not given.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = storable())]
     pub seed: Option<u64>,
 }
 
@@ -563,6 +564,14 @@ pub struct WorkerArgs {
     pub selftest: bool,
 }
 
+/// The longest time that can be asked for, in seconds: a year.
+const LONGEST: u64 = 365 * 24 * 3600;
+
+/// A number that a run folder can hold: TOML has no greater ones.
+fn storable() -> RangedU64ValueParser {
+    RangedU64ValueParser::new().range(..=i64::MAX as u64)
+}
+
 fn duration(text: &str) -> Result<Duration, String> {
     let split = text
         .find(|c: char| !c.is_ascii_digit())
@@ -578,9 +587,9 @@ fn duration(text: &str) -> Result<Duration, String> {
         .parse()
         .map_err(|_| format!("`{digits}` is no whole number"))?;
     match count.checked_mul(seconds_per_unit) {
-        Some(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
-        Some(_) => Err("a search needs more than no time".into()),
-        None => Err("that is too long".into()),
+        Some(0) => Err("a search needs more than no time".into()),
+        Some(seconds @ 1..=LONGEST) => Ok(Duration::from_secs(seconds)),
+        Some(_) | None => Err("that is too long: a year, 8760h, is the most".into()),
     }
 }
 

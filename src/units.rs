@@ -8,8 +8,22 @@ use serde::{Deserialize, Serialize};
 
 /// A duration on the device, in nanoseconds. Always finite and positive.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "f64", into = "f64")]
 pub struct Nanos(f64);
+
+impl TryFrom<f64> for Nanos {
+    type Error = String;
+
+    fn try_from(ns: f64) -> Result<Self, String> {
+        Self::new(ns).ok_or_else(|| format!("{ns} ns is no time: times are finite and positive"))
+    }
+}
+
+impl From<Nanos> for f64 {
+    fn from(time: Nanos) -> Self {
+        time.0
+    }
+}
 
 impl Nanos {
     /// `None` unless `ns` is finite and positive: a time of zero never enters a ratio.
@@ -223,5 +237,20 @@ impl<'de> Deserialize<'de> for Digest {
         String::deserialize(d)?
             .parse()
             .map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_read_from_a_file_is_one() {
+        let read = |text: &str| serde_json::from_str::<Nanos>(text);
+        assert_eq!(read("1.5").expect("a time").get(), 1.5);
+        assert_eq!(serde_json::to_string(&Nanos(1.5)).expect("writes"), "1.5");
+        for none in ["0", "-2.5", "null"] {
+            assert!(read(none).is_err(), "{none}");
+        }
     }
 }

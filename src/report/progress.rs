@@ -39,7 +39,6 @@ pub struct Progress {
     format: Format,
     bar: Option<ProgressBar>,
     printer: Printer,
-    closed: bool,
 }
 
 impl Progress {
@@ -59,7 +58,6 @@ impl Progress {
             format,
             bar,
             printer,
-            closed: false,
         }
     }
 
@@ -70,10 +68,12 @@ impl Progress {
         }
     }
 
-    fn say(&mut self, text: &str) {
+    /// Whoever stopped listening is told nothing, and the search goes on.
+    fn say(&self, text: &str) {
+        let write = || drop(writeln!(io::stderr(), "{text}"));
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{text}")),
-            None => self.closed |= writeln!(io::stderr(), "{text}").is_err(),
+            Some(bar) => bar.suspend(write),
+            None => write(),
         }
     }
 }
@@ -82,7 +82,7 @@ impl Observer for Progress {
     fn applied(&mut self, line: &Line, search: &Search) {
         if self.format == Format::Json {
             let text = serde_json::to_string(line).unwrap_or_default();
-            self.closed |= writeln!(io::stdout(), "{text}").is_err();
+            let _ = writeln!(io::stdout(), "{text}");
             return;
         }
         let label = line.event.judged_node();

@@ -64,7 +64,7 @@ impl Catalogue {
         if let Some(folder) = &self.folder {
             for path in list(folder)? {
                 if path.join("task.toml").is_file() {
-                    names.extend(name_of(&path));
+                    names.extend(name_of(&path).filter(|name| is_plain(name)));
                 }
             }
         }
