@@ -29,6 +29,7 @@
 
 #![deny(unsafe_code)]
 
+mod files;
 pub mod units;
 
 pub mod expr;

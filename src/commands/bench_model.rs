@@ -2,8 +2,7 @@
 //! disk before the next begins; the same command goes on where it stood.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::Write as _;
+use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +17,7 @@ use super::session::{self, open_model};
 use super::{Exit, answer, note, search};
 use crate::cli::{BenchArgs, Global, JudgeArgs};
 use crate::driver::trajectory::{Gave, Players, Turn, play};
+use crate::files::Lines;
 use crate::llm::Budget;
 use crate::report::turns::{TaskTurns, TurnsReport};
 use crate::source::Source;
@@ -99,8 +99,7 @@ fn write(folder: &Path, report: &TurnsReport) -> anyhow::Result<()> {
         ("turns.json", serde_json::to_string_pretty(report)?),
         ("turns.csv", report.csv()),
     ] {
-        let path = folder.join(name);
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        super::write(&folder.join(name), text)?;
     }
     Ok(())
 }
@@ -121,10 +120,10 @@ impl Bench<'_> {
         fs::create_dir_all(&folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
         let path = folder.join("turns.jsonl");
-        let (header, past) = match path.exists() {
-            true => read(&path)?,
-            false => (None, Vec::new()),
-        };
+        let (lines, written) =
+            Lines::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+        let (header, past) = parse(&path, &written)?;
+        let log = Log(Mutex::new(lines));
         let judge = judge::open(
             Wanted {
                 task: self.name,
@@ -162,9 +161,12 @@ impl Bench<'_> {
                 path.display()
             );
         }
-        let log = Log::open(&path, header.is_none().then_some(&wanted))?;
+        if header.is_none() {
+            log.append(&wanted)?;
+        }
         let stopped = self.play(&judge, &folder, &past, &log, interrupt)?;
-        let (_, turns) = read(&path)?;
+        let written = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let (_, turns) = parse(&path, &written)?;
         let baseline = wanted
             .baseline
             .as_ref()
@@ -280,52 +282,26 @@ fn again(judge: &Judge, turns: &[Turn], told: &mut TaskTurns) -> anyhow::Result<
 }
 
 /// A task's file, open for appending.
-struct Log(Mutex<File>);
+struct Log(Mutex<Lines>);
 
 impl Log {
-    /// Cuts a torn last line off; writes the header of a new file.
-    fn open(path: &Path, header: Option<&Header>) -> anyhow::Result<Self> {
-        let context = || format!("cannot write {}", path.display());
-        let mut file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path)
-            .with_context(context)?;
-        let text = fs::read(path).with_context(context)?;
-        let whole = text
-            .iter()
-            .rposition(|byte| *byte == b'\n')
-            .map_or(0, |at| at + 1);
-        file.set_len(whole as u64).with_context(context)?;
-        if let Some(header) = header {
-            let line = serde_json::to_string(header)?;
-            writeln!(file, "{line}").with_context(context)?;
-        }
-        Ok(Self(Mutex::new(file)))
-    }
-
-    fn append(&self, turn: &Turn) -> anyhow::Result<()> {
-        let line = serde_json::to_string(turn)? + "\n";
-        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        file.write_all(line.as_bytes())
-            .and_then(|()| file.sync_data())
+    fn append(&self, line: &impl Serialize) -> anyhow::Result<()> {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lines
+            .append(line)
+            .and_then(|()| lines.sync())
             .context("cannot write turns.jsonl")
     }
 }
 
-/// Reads a task's file; a torn last line is left out.
-fn read(path: &Path) -> anyhow::Result<(Option<Header>, Vec<Turn>)> {
-    let text =
-        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut lines = text
-        .split_inclusive('\n')
-        .filter(|line| line.ends_with('\n'))
-        .zip(1_u32..);
+/// What a task's file says.
+fn parse(path: &Path, bytes: &[u8]) -> anyhow::Result<(Option<Header>, Vec<Turn>)> {
+    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').zip(1_u32..);
     let fault = |number: u32| format!("{}: line {number}", path.display());
     let Some((first, number)) = lines.next() else {
         return Ok((None, Vec::new()));
     };
-    let header: Header = serde_json::from_str(first).with_context(|| fault(number))?;
+    let header: Header = serde_json::from_slice(first).with_context(|| fault(number))?;
     if header.format != FORMAT {
         bail!(
             "{} has format {}, this warptree reads {FORMAT}",
@@ -334,7 +310,7 @@ fn read(path: &Path) -> anyhow::Result<(Option<Header>, Vec<Turn>)> {
         );
     }
     let turns = lines
-        .map(|(line, number)| serde_json::from_str(line).with_context(|| fault(number)))
+        .map(|(line, number)| serde_json::from_slice(line).with_context(|| fault(number)))
         .collect::<anyhow::Result<Vec<Turn>>>()?;
     Ok((Some(header), turns))
 }

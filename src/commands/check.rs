@@ -1,6 +1,5 @@
 //! `check`: whether an exported kernel is still what its certificate says, on this machine.
 
-use std::fs;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
@@ -50,7 +49,7 @@ pub(super) fn run(args: &CheckArgs, global: &Global) -> anyhow::Result<Exit> {
     }
     if let Some(path) = &args.junit {
         let xml = check::junit(&report).context("cannot write JUnit XML")?;
-        fs::write(path, xml).with_context(|| format!("cannot write {}", path.display()))?;
+        super::write(path, xml)?;
     }
     let passed = report.passed();
     let found = Found {

@@ -11,7 +11,8 @@ use super::judge::{self, Judge, Over, Wanted};
 use super::session::{self, open_model};
 use super::{Exit, answer, note, search};
 use crate::cli::{CompareArgs, Global};
-use crate::compare::{Bench, Budget, Comparison, Method};
+use crate::compare::{Bench, Budget, Comparison, Method, MethodError};
+use crate::files;
 use crate::llm::{self, Dollars};
 use crate::propose::{ProposeError, Proposer, ProposerKind, Rewrites};
 use crate::report::comparison_page;
@@ -95,7 +96,7 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
         vec![ProposerKind::Knobs],
         model.clone().map(without_limits),
         StopRules::default(),
-    );
+    )?;
     let asking: Vec<String> = args
         .methods
         .iter()
@@ -141,7 +142,13 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
     let mut series = Vec::new();
     for &method in &args.methods {
         for seed in 0..args.seeds {
-            let one = bench.run(method, seed, &interrupt)?;
+            let one = match bench.run(method, seed, &interrupt) {
+                Err(stopped @ MethodError::Interrupted) => {
+                    note(&stopped.to_string());
+                    return Ok(Exit::Interrupted);
+                }
+                one => one?,
+            };
             let best = one
                 .result()
                 .map_or("nothing valid".to_owned(), |best| best.to_string());
@@ -176,10 +183,10 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
             serde_json::to_string_pretty(&comparison)?,
         ),
     ] {
-        write(&args.out.join(name), &text)?;
+        super::write(&args.out.join(name), text)?;
     }
     if let Some(file) = &args.html {
-        write(file, &comparison_page(&comparison)?)?;
+        super::write(file, comparison_page(&comparison)?)?;
     }
     answer(global.json, &comparison, &comparison)?;
     Ok(Exit::Success)
@@ -239,13 +246,8 @@ impl Measured {
     }
 
     fn write(&self, file: &Path) -> anyhow::Result<()> {
-        let folder = file.parent().unwrap_or(Path::new("."));
-        let mut whole = tempfile::NamedTempFile::new_in(folder)?;
-        serde_json::to_writer_pretty(&mut whole, self)?;
-        whole
-            .persist(file)
-            .with_context(|| format!("cannot write {}", file.display()))?;
-        Ok(())
+        files::replace(file, &serde_json::to_vec_pretty(self)?)
+            .with_context(|| format!("cannot write {}", file.display()))
     }
 }
 
@@ -294,8 +296,4 @@ fn of_series(model: &ModelConfig, series: &str) -> ModelConfig {
         model.name = format!("replay:{}", recording.display());
     }
     model
-}
-
-fn write(file: &Path, text: &str) -> anyhow::Result<()> {
-    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }

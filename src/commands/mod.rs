@@ -24,6 +24,7 @@ mod tasks;
 mod trace;
 
 use std::io::{self, ErrorKind, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -114,6 +115,14 @@ fn answer(json: bool, text: impl std::fmt::Display, value: &impl Serialize) -> a
         }
     }
     Ok(out.flush()?)
+}
+
+/// Writes a file for people; its folder is made where it is not there yet.
+fn write(file: &Path, content: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(file, content))
+        .with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// A line for people beside the answer.

@@ -1,6 +1,5 @@
 //! `report`: a stored run as a page and as pictures; several runs as one curve.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -82,12 +81,9 @@ impl Written {
         Ok(())
     }
 
-    /// Writes a file, and makes its folder where that is not there yet.
+    /// Writes a file, and remembers that.
     fn write(&mut self, file: PathBuf, bytes: &[u8]) -> anyhow::Result<()> {
-        let folder = file.parent().unwrap_or(Path::new(""));
-        fs::create_dir_all(folder)
-            .and_then(|()| fs::write(&file, bytes))
-            .with_context(|| format!("cannot write {}", file.display()))?;
+        super::write(&file, bytes)?;
         self.files.push(file);
         Ok(())
     }

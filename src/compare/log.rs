@@ -3,8 +3,7 @@
 //! questions, and their answers would be paid for again.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write as _};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -13,12 +12,13 @@ use serde::{Deserialize, Serialize};
 use super::MethodError;
 use super::methods::judge;
 use crate::evaluate::{Evaluation, Evaluator};
+use crate::files::Lines;
 use crate::source::{Point, Source};
 use crate::units::Digest;
 
 pub(super) struct Log {
     path: PathBuf,
-    file: File,
+    lines: Lines,
     known: HashMap<Digest, Known>,
 }
 
@@ -49,12 +49,9 @@ impl Log {
     /// Goes on with what the folder holds; a last line that was cut off is none.
     pub(super) fn open(folder: &Path, key: Digest) -> Result<Self, MethodError> {
         let path = folder.join("judged.jsonl");
-        let text = match fs::read_to_string(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
-            read => read.map_err(|error| fault(&path, &error))?,
-        };
-        let whole = text.rfind('\n').map_or(0, |end| end + 1);
-        let mut lines = text[..whole].lines();
+        fs::create_dir_all(folder).map_err(|error| fault(&path, &error))?;
+        let (file, bytes) = Lines::open(&path).map_err(|error| fault(&path, &error))?;
+        let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
         let head = lines.next().map(|line| parsed::<Head>(&path, line));
         let head = head.transpose()?;
         if head.as_ref().is_some_and(|head| head.key != key) {
@@ -73,14 +70,11 @@ impl Log {
                 },
             );
         }
-        let open = || {
-            fs::create_dir_all(folder)?;
-            let file = OpenOptions::new().create(true).append(true).open(&path)?;
-            file.set_len(whole as u64)?;
-            Ok(file)
+        let mut log = Self {
+            path,
+            lines: file,
+            known,
         };
-        let file = open().map_err(|error: std::io::Error| fault(&path, &error))?;
-        let mut log = Self { path, file, known };
         if head.is_none() {
             log.append(&Head { key })?;
         }
@@ -117,17 +111,15 @@ impl Log {
     }
 
     fn append(&mut self, line: &impl Serialize) -> Result<(), MethodError> {
-        let mut bytes = serde_json::to_vec(line).map_err(|error| fault(&self.path, &error))?;
-        bytes.push(b'\n');
-        self.file
-            .write_all(&bytes)
-            .and_then(|()| self.file.sync_data())
+        self.lines
+            .append(line)
+            .and_then(|()| self.lines.sync())
             .map_err(|error| fault(&self.path, &error))
     }
 }
 
-fn parsed<T: DeserializeOwned>(path: &Path, line: &str) -> Result<T, MethodError> {
-    serde_json::from_str(line).map_err(|error| fault(path, &error))
+fn parsed<T: DeserializeOwned>(path: &Path, line: &[u8]) -> Result<T, MethodError> {
+    serde_json::from_slice(line).map_err(|error| fault(path, &error))
 }
 
 fn fault(path: &Path, error: &dyn std::error::Error) -> MethodError {

@@ -17,6 +17,7 @@ use super::{Budget, Cost, Judged, Method, Remeasured, Series};
 use crate::device::RigError;
 use crate::driver::{DriveError, Observer, Rig, drive};
 use crate::evaluate::{Evaluation, Evaluator};
+use crate::files;
 use crate::propose::{ProposeError, Proposer, ProposerKind};
 use crate::search::{Expander, NodeId, Search};
 use crate::source::{Point, Source};
@@ -278,7 +279,8 @@ impl Bench<'_> {
                 return Ok((run, past));
             }
             drop(run);
-            for file in ["run.toml", "events.jsonl"] {
+            // in this order: a run without events begins again, events without a run are a riddle
+            for file in ["events.jsonl", "run.toml"] {
                 let path = folder.join(file);
                 fs::remove_file(&path).map_err(|error| MethodError::Keep {
                     message: error.to_string(),
@@ -584,17 +586,12 @@ fn kept(path: &Path, key: Digest) -> Result<Option<Series>, MethodError> {
 }
 
 fn keep(path: &Path, kept: &Kept) -> Result<Series, MethodError> {
-    let write = || -> Result<(), Box<dyn std::error::Error>> {
-        let folder = path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(folder)?;
-        let file = tempfile::NamedTempFile::new_in(folder)?;
-        serde_json::to_writer(&file, kept)?;
-        file.persist(path)?;
-        Ok(())
-    };
-    write().map_err(|error| MethodError::Keep {
-        path: path.to_owned(),
-        message: error.to_string(),
-    })?;
+    serde_json::to_vec(kept)
+        .map_err(std::io::Error::from)
+        .and_then(|bytes| files::replace(path, &bytes))
+        .map_err(|error| MethodError::Keep {
+            path: path.to_owned(),
+            message: error.to_string(),
+        })?;
     Ok(kept.series.clone())
 }

@@ -6,7 +6,7 @@
 //! one go: a file counts once it holds something and has stopped growing.
 
 use std::fs;
-use std::io::{ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use super::command::conversation;
 use super::record::request_hash;
 use super::{Chat, ChatError, ChatReply, ChatRequest, Finish, Tally, Usage};
+use crate::files;
 
 /// How often the folder is looked at; a reply that is as long as it was one look ago is whole.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -42,14 +43,6 @@ impl Folder {
         })
     }
 
-    /// Writes the prompt under its own name at once, so that nobody reads half of it.
-    fn ask(&self, path: &Path, text: &str) -> std::io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
-        file.write_all(text.as_bytes())?;
-        file.persist(path)?;
-        Ok(())
-    }
-
     fn fault(&self, path: &Path, error: &std::io::Error) -> ChatError {
         ChatError::Transient {
             message: format!("{}: {}: {error}", self.name, path.display()),
@@ -65,7 +58,8 @@ impl Chat for Folder {
         let prompt = self.folder.join(format!("prompt-{hash}.md"));
         let reply = self.folder.join(format!("reply-{hash}.md"));
         if !prompt.exists() {
-            self.ask(&prompt, &conversation(request))
+            // under its own name at once, so that nobody reads half of it
+            files::replace(&prompt, conversation(request).as_bytes())
                 .map_err(|error| self.fault(&prompt, &error))?;
         }
         let started = Instant::now();
@@ -111,6 +105,8 @@ impl Chat for Folder {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
     use crate::llm::testing::question;
 

@@ -13,6 +13,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::{Budget, Chat, ChatError, ChatReply, ChatRequest, Tally};
+use crate::files;
 use crate::units::Digest;
 
 /// Format of a line. Raise it when [`Exchange`] changes, and keep reading the old one.
@@ -84,8 +85,7 @@ pub(super) fn file_of(path: &Path) -> PathBuf {
     }
 }
 
-/// Reads a recording. A torn last line is the mark of a killed writer and is left out; `torn` says where
-/// it begins. Any other bad line is an error.
+/// Reads a recording. Any bad line but a torn last one is an error.
 pub(super) fn read(path: &Path) -> Result<Recording, ChatError> {
     let fault = |message: String| ChatError::Recording {
         message: format!("{}: {message}", path.display()),
@@ -114,9 +114,17 @@ pub(super) fn read(path: &Path) -> Result<Recording, ChatError> {
                         exchange.version
                     )));
                 }
-                Err(_) if !whole => recording.torn = Some(start as u64),
+                Err(_) if !whole => {
+                    recording.end = End::Torn {
+                        start: start as u64,
+                    };
+                    break;
+                }
                 Err(error) => return Err(fault(format!("line {number}: {error}"))),
             }
+        }
+        if !whole {
+            recording.end = End::Unended;
         }
         start = end;
     }
@@ -151,8 +159,23 @@ pub(super) struct Recording {
     pub(super) exchanges: Vec<(usize, Exchange)>,
     /// Attempts that began and whose end was not written.
     pub(super) unfinished: Vec<Started>,
-    /// Where a torn last line begins, in bytes.
-    pub(super) torn: Option<u64>,
+    /// How its last line ends.
+    end: End,
+}
+
+/// How the last line of a recording ends.
+#[derive(Default)]
+enum End {
+    /// With a newline, as it was written.
+    #[default]
+    Whole,
+    /// Without one, but an editor may have taken it: the line is read.
+    Unended,
+    /// In the midst: the mark of a killed writer. It is left out.
+    Torn {
+        /// Where the line begins, in bytes.
+        start: u64,
+    },
 }
 
 impl Recording {
@@ -205,15 +228,16 @@ impl Recorder {
             }
             earlier = recording;
         }
-        let file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&path)
-            .map_err(|error| fault(error.to_string()))?;
-        if let Some(length) = earlier.torn {
-            file.set_len(length)
-                .map_err(|error| fault(error.to_string()))?;
-        }
+        let open = || -> std::io::Result<File> {
+            let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
+            match earlier.end {
+                End::Whole => {}
+                End::Unended => file.write_all(b"\n")?,
+                End::Torn { start } => file.set_len(start)?,
+            }
+            Ok(file)
+        };
+        let file = open().map_err(|error| fault(error.to_string()))?;
         let state = Mutex::new(State { file, occurrences });
         Ok((Self { inner, path, state }, earlier))
     }
@@ -224,12 +248,8 @@ impl Recorder {
         let fault = |message: String| ChatError::Recording {
             message: format!("{}: {message}", self.path.display()),
         };
-        let mut bytes = serde_json::to_vec(line).map_err(|error| fault(error.to_string()))?;
-        bytes.push(b'\n');
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state
-            .file
-            .write_all(&bytes)
+        files::append(&mut state.file, line)
             .and_then(|()| state.file.sync_data())
             .map_err(|error| fault(error.to_string()))
     }
@@ -272,5 +292,44 @@ impl Chat for Recorder {
 
     fn model(&self) -> &str {
         self.inner.model()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::llm::testing::{question, reply};
+
+    struct Echo;
+
+    impl Chat for Echo {
+        fn complete(&self, _: &ChatRequest, _: &mut Tally) -> Result<ChatReply, ChatError> {
+            Ok(reply("yes"))
+        }
+
+        fn model(&self) -> &str {
+            "echo"
+        }
+    }
+
+    #[test]
+    fn a_recording_whose_last_line_lost_its_newline_grows_on() {
+        let scratch = tempfile::tempdir().expect("scratch");
+        let path = scratch.path().join("exchanges.jsonl");
+        let ask = |text: &str| {
+            let (recorder, earlier) = Recorder::open(Box::new(Echo), &path).expect("opens");
+            recorder
+                .complete(&question(text), &mut Tally::default())
+                .expect("answers");
+            earlier.exchanges.len()
+        };
+        assert_eq!(ask("one"), 0);
+        let text = std::fs::read_to_string(&path).expect("reads");
+        std::fs::write(&path, text.trim_end()).expect("writes");
+        assert_eq!(ask("two"), 1);
+        let text = std::fs::read(&path).expect("reads");
+        std::fs::write(&path, &text[..text.len() - 9]).expect("writes");
+        assert_eq!(ask("three"), 1, "a torn line is none");
+        assert_eq!(exchanges(&path).expect("reads").len(), 2);
     }
 }

@@ -20,6 +20,7 @@ pub use log::LogWriter;
 pub use objects::Objects;
 pub use trace::write as write_trace;
 
+use crate::files;
 use crate::search::StopRules;
 use crate::units::Digest;
 
@@ -57,7 +58,7 @@ impl StoredRun {
             return trace::read(folder);
         }
         let config = read_config(folder)?;
-        let (lines, _) = log::read_log(&folder.join("events.jsonl"))?;
+        let lines = log::read_log(&folder.join("events.jsonl"))?;
         let objects = Objects::open(folder.join("objects"))?;
         Ok(Self {
             folder: folder.to_owned(),
@@ -111,25 +112,28 @@ impl StoredRun {
 
 impl RunWriter {
     /// Makes a new run folder with the texts that its configuration names by their hashes: the sources under
-    /// its root, what earlier runs judged of them. An existing run is never
-    /// overwritten. `run.toml` comes last: a folder that has it has all that a resume needs.
+    /// its root, what earlier runs judged of them. `run.toml` comes last: a folder that has it has all that a resume needs.
     pub fn create<'t>(
         folder: &Path,
         config: RunConfig,
         texts: impl IntoIterator<Item = &'t str>,
     ) -> Result<Self, StoreError> {
-        if folder.join("run.toml").exists() {
-            return Err(StoreError::Exists {
-                path: folder.to_owned(),
-            });
-        }
+        Self::check_new(folder)?;
         fs::create_dir_all(folder).map_err(StoreError::io("create", folder))?;
         let lock = lock(folder)?;
         let objects = Objects::open(folder.join("objects"))?;
         for text in texts {
             objects.put(text.as_bytes())?;
         }
-        let (log, _) = LogWriter::open(&folder.join("events.jsonl"))?;
+        let path = folder.join("events.jsonl");
+        let (log, past) = LogWriter::open(&path)?;
+        if !past.is_empty() {
+            return Err(StoreError::Damaged {
+                path,
+                what: "it holds the events of a run whose run.toml is gone; name another folder"
+                    .into(),
+            });
+        }
         write_config(folder, &config)?;
         Ok(Self {
             folder: folder.to_owned(),
@@ -138,6 +142,16 @@ impl RunWriter {
             objects,
             _lock: lock,
         })
+    }
+
+    /// Whether a new run can be made there: a folder that holds one is never overwritten.
+    pub fn check_new(folder: &Path) -> Result<(), StoreError> {
+        match folder.join("run.toml").exists() {
+            true => Err(StoreError::Exists {
+                path: folder.to_owned(),
+            }),
+            false => Ok(()),
+        }
     }
 
     /// Opens a run folder to go on with it, and hands back what happened so far.
@@ -188,6 +202,12 @@ pub enum StoreError {
     #[error("{} holds a run already; `warptree resume` goes on with it, `--out` names another folder", path.display())]
     Exists {
         /// The folder.
+        path: PathBuf,
+    },
+    /// The same for a trace.
+    #[error("{} is there already; name another file", path.display())]
+    TraceExists {
+        /// The file.
         path: PathBuf,
     },
     /// A trace brings sources only.
@@ -291,12 +311,5 @@ fn write_config(folder: &Path, config: &RunConfig) -> Result<(), StoreError> {
         path: path.clone(),
         what: format!("it cannot be written as TOML: {error}"),
     })?;
-    let write = || -> std::io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        std::io::Write::write_all(&mut file, text.as_bytes())?;
-        file.as_file().sync_data()?;
-        file.persist(&path).map_err(|error| error.error)?;
-        Ok(())
-    };
-    write().map_err(StoreError::io("write", &path))
+    files::replace(&path, text.as_bytes()).map_err(StoreError::io("write", &path))
 }

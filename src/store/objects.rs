@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::path::PathBuf;
 
 use super::StoreError;
+use crate::files;
 use crate::units::Digest;
 
 /// The folder `objects/` of a run, or what a trace brought of it.
@@ -40,14 +40,7 @@ impl Objects {
         if path.exists() {
             return Ok(digest);
         }
-        let write = || -> std::io::Result<()> {
-            let mut file = tempfile::NamedTempFile::new_in(folder)?;
-            file.write_all(bytes)?;
-            file.as_file().sync_data()?;
-            file.persist(&path).map_err(|error| error.error)?;
-            Ok(())
-        };
-        write().map_err(StoreError::io("write", &path))?;
+        files::replace(&path, bytes).map_err(StoreError::io("write", &path))?;
         Ok(digest)
     }
 

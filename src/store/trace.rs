@@ -2,8 +2,8 @@
 //! configuration and the sources, every further line an event. Kernels' bytes stay behind.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::path::Path;
 
 use flate2::Compression;
@@ -12,6 +12,7 @@ use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Line, Objects, RunConfig, StoreError, StoredRun, check_format};
+use crate::files;
 use crate::units::Digest;
 
 #[derive(Serialize, Deserialize)]
@@ -40,29 +41,24 @@ pub fn write(run: &StoredRun, path: &Path) -> Result<(), StoreError> {
         config: run.config.clone(),
         sources,
     };
-    if path.exists() {
-        return Err(StoreError::Exists {
-            path: path.to_owned(),
-        });
-    }
-    let folder = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    let written = || -> std::io::Result<()> {
-        fs::create_dir_all(folder)?;
-        let file = tempfile::NamedTempFile::new_in(folder)?;
-        let mut out = GzEncoder::new(file, Compression::best());
+    let packed = || -> std::io::Result<Vec<u8>> {
+        let mut out = GzEncoder::new(Vec::new(), Compression::best());
         serde_json::to_writer(&mut out, &head)?;
-        for line in &run.lines {
-            out.write_all(b"\n")?;
-            serde_json::to_writer(&mut out, line)?;
-        }
         out.write_all(b"\n")?;
-        out.finish()?.persist(path).map_err(|error| error.error)?;
-        Ok(())
+        for line in &run.lines {
+            serde_json::to_writer(&mut out, line)?;
+            out.write_all(b"\n")?;
+        }
+        out.finish()
     };
-    written().map_err(StoreError::io("write", path))
+    packed()
+        .and_then(|bytes| files::create(path, &bytes))
+        .map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => StoreError::TraceExists {
+                path: path.to_owned(),
+            },
+            _ => StoreError::io("write", path)(error),
+        })
 }
 
 /// Reads a trace.

@@ -76,7 +76,7 @@ fn check(
 fn a_whole_export_passes_and_speed_and_architectures_are_told() {
     let scratch = tempfile::tempdir().expect("scratch");
     exported(scratch.path());
-    let (code, report, checks) = check(scratch.path(), "kernel", &["--junit", "junit.xml"]);
+    let (code, report, checks) = check(scratch.path(), "kernel", &["--junit", "found/junit.xml"]);
     let outcome = |name: &str| checks[name].0.as_str();
     for name in [
         "certificate",
@@ -126,7 +126,7 @@ fn a_whole_export_passes_and_speed_and_architectures_are_told() {
             .as_array()
             .is_some_and(|checked| checked.len() > 5)
     );
-    let junit = fs::read_to_string(scratch.path().join("junit.xml")).expect("written");
+    let junit = fs::read_to_string(scratch.path().join("found/junit.xml")).expect("written");
     assert!(
         junit.contains(
             r#"<testsuite name="kernel" tests="17" skipped="1" errors="0" failures="0">"#

@@ -95,7 +95,7 @@ fn a_comparison_keeps_its_series_and_refuses_those_of_another() {
         let done = warptree(folder.path())
             .args(["compare", "transpose", "--device", &device, "--seeds", "2"])
             .args(["--methods", "knobs-only,random", "--budget", budget])
-            .args(["--out", "cmp", "--html", "cmp.html"])
+            .args(["--out", "cmp", "--html", "told/cmp.html"])
             .output()
             .expect("it runs");
         let told = String::from_utf8_lossy(&done.stdout).into_owned();
@@ -104,7 +104,7 @@ fn a_comparison_keeps_its_series_and_refuses_those_of_another() {
     let (first, told) = compare("12");
     assert!(first.status.success(), "{first:?}");
     assert!(told.contains("knobs-only") && told.contains("÷ knobs-only"));
-    let page = std::fs::read_to_string(folder.path().join("cmp.html")).expect("a page");
+    let page = std::fs::read_to_string(folder.path().join("told/cmp.html")).expect("a page");
     stands_alone(&page);
     for table in ["curve", "bands", "turns", "summary"] {
         let file = folder.path().join(format!("cmp/{table}.csv"));
