@@ -208,7 +208,9 @@ fn arithmetic(alu: &Alu, variant: Variant) -> (Format, f64) {
         | FloatOp::MinNan
         | FloatOp::MaxNan
         | FloatOp::MinXorsign
-        | FloatOp::MaxXorsign => 0.0,
+        | FloatOp::MaxXorsign
+        | FloatOp::MinNanXorsign
+        | FloatOp::MaxNanXorsign => 0.0,
     };
     let function = |format: Format, op: FloatUnary| match (op, format) {
         (FloatUnary::Neg | FloatUnary::Abs, _) => 0.0,

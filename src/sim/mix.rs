@@ -354,7 +354,9 @@ fn arithmetic(alu: &Alu) -> (f64, Option<Pipe>, f64) {
             | FloatOp::MinNan
             | FloatOp::MaxNan
             | FloatOp::MinXorsign
-            | FloatOp::MaxXorsign => int(1.0),
+            | FloatOp::MaxXorsign
+            | FloatOp::MinNanXorsign
+            | FloatOp::MaxNanXorsign => int(1.0),
             FloatOp::Add | FloatOp::Sub | FloatOp::Mul => float(format, 1.0),
         },
         Alu::FloatFma { format, .. } => float(format, 1.0),

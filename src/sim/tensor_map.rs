@@ -93,6 +93,8 @@ pub(crate) struct Row {
 
 /// Bytes of a piece, in which hardware moves a row.
 pub(crate) const PIECE: u32 = 16;
+/// Two bytes of an element outside a tensor whose map says NaN.
+pub(crate) const OUTSIDE_NAN: u16 = 0x7ff7;
 
 impl TensorMap {
     /// Bytes of a box.
@@ -105,14 +107,22 @@ impl TensorMap {
         self.tile[0] * self.element()
     }
 
+    /// Bytes from one row of the box to the next in shared memory: a row narrower than the swizzle's span has one to
+    /// itself.
+    pub(crate) fn pitch(&self) -> u32 {
+        self.row_bytes().max(self.swizzle.span())
+    }
+
     pub(crate) fn element(&self) -> u32 {
         self.dtype.size() as u32
     }
 
     /// What fills a box outside the tensor: zeros, or one pattern for all types, a NaN of each float format.
     pub(crate) fn filled(&self) -> Vec<u8> {
-        let pair: [u8; 2] = if self.nan_fill { [0xf7, 0x7f] } else { [0, 0] };
-        let mut bytes = pair.repeat(self.box_bytes().div_ceil(2) as usize);
+        let pair = if self.nan_fill { OUTSIDE_NAN } else { 0 };
+        let mut bytes = pair
+            .to_le_bytes()
+            .repeat(self.box_bytes().div_ceil(2) as usize);
         bytes.truncate(self.box_bytes() as usize);
         bytes
     }

@@ -62,7 +62,7 @@ impl Format {
         }
     }
 
-    fn sign(self) -> u64 {
+    pub(crate) fn sign(self) -> u64 {
         1 << (self.bits() - 1)
     }
 
@@ -216,20 +216,10 @@ pub(crate) fn binary(format: Format, op: FloatOp, rounding: Rounding, a: u64, b:
         FloatOp::Min | FloatOp::Max | FloatOp::MinNan | FloatOp::MaxNan => {
             return extremum(format, op, a, b);
         }
-        FloatOp::MinXorsign | FloatOp::MaxXorsign => {
-            let plain = if op == FloatOp::MinXorsign {
-                FloatOp::Min
-            } else {
-                FloatOp::Max
-            };
-            let sign = format.sign();
-            let magnitude = extremum(format, plain, a & !sign, b & !sign);
-            return if format.is_nan(magnitude) {
-                magnitude
-            } else {
-                magnitude | (a ^ b) & sign
-            };
-        }
+        FloatOp::MinXorsign => return extremum_of_magnitudes(format, FloatOp::Min, a, b),
+        FloatOp::MaxXorsign => return extremum_of_magnitudes(format, FloatOp::Max, a, b),
+        FloatOp::MinNanXorsign => return extremum_of_magnitudes(format, FloatOp::MinNan, a, b),
+        FloatOp::MaxNanXorsign => return extremum_of_magnitudes(format, FloatOp::MaxNan, a, b),
         FloatOp::Add | FloatOp::Sub | FloatOp::Mul | FloatOp::Div => {}
     }
     if format == Format::F64 && (format.is_nan(a) || format.is_nan(b)) {
@@ -253,7 +243,9 @@ pub(crate) fn binary(format: Format, op: FloatOp, rounding: Rounding, a: u64, b:
             | FloatOp::MinNan
             | FloatOp::MaxNan
             | FloatOp::MinXorsign
-            | FloatOp::MaxXorsign => a.div_r(b, mode),
+            | FloatOp::MaxXorsign
+            | FloatOp::MinNanXorsign
+            | FloatOp::MaxNanXorsign => a.div_r(b, mode),
         }
         .value;
         if result.is_nan() { None } else { Some(result.to_bits() as u64) }
@@ -276,7 +268,9 @@ fn native(format: Format, op: FloatOp, a: u64, b: u64) -> Option<u64> {
                 | FloatOp::MinNan
                 | FloatOp::MaxNan
                 | FloatOp::MinXorsign
-                | FloatOp::MaxXorsign => return None,
+                | FloatOp::MaxXorsign
+                | FloatOp::MinNanXorsign
+                | FloatOp::MaxNanXorsign => return None,
             };
             Some(if r.is_nan() {
                 format.nan()
@@ -296,7 +290,9 @@ fn native(format: Format, op: FloatOp, a: u64, b: u64) -> Option<u64> {
                 | FloatOp::MinNan
                 | FloatOp::MaxNan
                 | FloatOp::MinXorsign
-                | FloatOp::MaxXorsign => return None,
+                | FloatOp::MaxXorsign
+                | FloatOp::MinNanXorsign
+                | FloatOp::MaxNanXorsign => return None,
             };
             Some(if r.is_nan() {
                 format.invalid()
@@ -337,6 +333,17 @@ fn extremum(format: Format, op: FloatOp, a: u64, b: u64) -> u64 {
         }
     };
     if (key(a) <= key(b)) == least { a } else { b }
+}
+
+/// With the sign of the product.
+fn extremum_of_magnitudes(format: Format, op: FloatOp, a: u64, b: u64) -> u64 {
+    let sign = format.sign();
+    let magnitude = extremum(format, op, a & !sign, b & !sign);
+    if format.is_nan(magnitude) {
+        magnitude
+    } else {
+        magnitude | (a ^ b) & sign
+    }
 }
 
 /// a·b + c, rounded once.

@@ -99,7 +99,8 @@ fn place(part: usize, lane: usize) -> (usize, usize) {
     (lane / 4 + 8 * (part / 2), 2 * (lane % 4) + part % 2)
 }
 
-/// What stood in C is added to products of 8-bit elements by itself; all others meet at once.
+/// What stood in C is added to products of 8-bit elements by itself, after both halves of the depth, which are steps
+/// of their own, each with a result of D's type; all others meet at once.
 fn float_sums(
     op: &Mma,
     a: &ByDepth<ROWS>,
@@ -143,8 +144,14 @@ fn float_sums(
         return c;
     }
     let mut sums = Table::default();
-    step(0, depth / 2, &mut sums);
-    step(depth / 2, depth, &mut sums);
+    for from in [0, depth / 2] {
+        step(from, from + depth / 2, &mut sums);
+        if op.d_type == Sums::F16 {
+            for sum in sums.as_flattened_mut() {
+                *sum = half::f16::from_bits(half_bits(*sum) as u16).to_f32();
+            }
+        }
+    }
     let added = std::iter::zip(sums.as_flattened_mut(), c.as_flattened());
     added.for_each(|(sum, c)| *sum = tensor_core::add(*sum, *c));
     sums

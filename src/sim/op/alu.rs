@@ -141,6 +141,8 @@ pub(crate) enum Alu {
         a: Slot,
         b: Slot,
         c: Slot,
+        /// Whether any bit of the result is set, combined with a predicate, goes to another one.
+        test: Option<(Combine, Pred, Slot)>,
     },
     Shf {
         left: bool,
@@ -196,7 +198,7 @@ pub(crate) enum Alu {
     FloatFma {
         format: Format,
         mode: FloatMode,
-        relu: bool,
+        clamp: FusedClamp,
         dst: Slot,
         a: Slot,
         b: Slot,
@@ -221,7 +223,7 @@ pub(crate) enum Alu {
     PackedFma {
         format: Format,
         mode: FloatMode,
-        relu: bool,
+        clamp: FusedClamp,
         dst: Slot,
         a: Slot,
         b: Slot,
@@ -261,6 +263,7 @@ pub(crate) enum Alu {
         format: Format,
         ftz: bool,
         compare: Compare,
+        combine: Option<(Combine, Pred)>,
         dst: [Slot; 2],
         a: Slot,
         b: Slot,
@@ -270,6 +273,7 @@ pub(crate) enum Alu {
         format: Format,
         ftz: bool,
         compare: Compare,
+        combine: Option<(Combine, Pred)>,
         truth: u16,
         dst: Slot,
         a: Slot,
@@ -481,6 +485,9 @@ pub(crate) enum FloatOp {
     /// Of the magnitudes; the sign is that of the product.
     MinXorsign,
     MaxXorsign,
+    /// The same where a NaN operand gives NaN.
+    MinNanXorsign,
+    MaxNanXorsign,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -503,6 +510,15 @@ pub(crate) struct FloatMode {
     pub rounding: Rounding,
     pub ftz: bool,
     pub sat: bool,
+}
+
+/// Which results of a fused multiply-add become zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FusedClamp {
+    /// `.relu`: those below it.
+    pub relu: bool,
+    /// `.oob`: those of a factor that is the NaN which stands for an element outside a tensor.
+    pub outside: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ mod warp;
 
 pub(crate) use alu::{
     Alu, BitQuery, CarryOp, Combine, Compare, CompareType, Cvt, CvtType, FloatMode, FloatOp,
-    FloatTest, FloatUnary, IntOp, IntUnary, Piece, PrmtMode, Width,
+    FloatTest, FloatUnary, FusedClamp, IntOp, IntUnary, Piece, PrmtMode, Width,
 };
 pub(crate) use asynchronous::{
     AsyncOp, BulkLoad, BulkPlace, BulkReduce, BulkStore, Copy, Mbarrier, MbarrierAction, PhaseOf,

@@ -37,12 +37,14 @@ impl Decoder<'_> {
             }
             Kind::Float(format) | Kind::Packed(format) => {
                 let signs = p.has("xorsign") && p.has("abs");
-                if p.has("relu") || p.any(&["xorsign", "abs"]) && (!signs || p.has("NaN")) {
+                if p.has("relu") || p.any(&["xorsign", "abs"]) && !signs {
                     return Err(p.unknown());
                 }
                 let op = match (opcode, p.has("NaN")) {
-                    ("min", _) if signs => FloatOp::MinXorsign,
-                    ("max", _) if signs => FloatOp::MaxXorsign,
+                    ("min", false) if signs => FloatOp::MinXorsign,
+                    ("max", false) if signs => FloatOp::MaxXorsign,
+                    ("min", true) if signs => FloatOp::MinNanXorsign,
+                    ("max", true) if signs => FloatOp::MaxNanXorsign,
                     ("add", _) => FloatOp::Add,
                     ("sub", _) => FloatOp::Sub,
                     ("mul", _) => FloatOp::Mul,
@@ -138,19 +140,21 @@ impl Decoder<'_> {
 
     pub(super) fn multiply_add(&mut self, body: &mut Body, p: Parts) -> Decoded {
         let ty = p.ty()?;
+        // The assembler takes other roundings of 16-bit floats, and makes something else of them.
+        let rounds = p.mode().rounding != Rounding::NearestEven;
         match ty.kind {
+            Kind::Float(Format::F16 | Format::Bf16) | Kind::Packed(_) if rounds => Err(p.unknown()),
             Kind::Float(format) => {
                 let [dst, a, b, c] = self.four(body, p, ty)?;
-                let (mode, relu) = (p.mode(), p.has("relu"));
-                let plain =
-                    mode.rounding == Rounding::NearestEven && !mode.ftz && !mode.sat && !relu;
+                let mode = p.mode();
+                let plain = mode.rounding == Rounding::NearestEven && !mode.ftz && !mode.sat;
                 Ok(if plain && format == Format::F32 {
                     Op::Alu(Alu::FFma { dst, a, b, c })
                 } else {
                     Op::Alu(Alu::FloatFma {
                         format,
                         mode,
-                        relu,
+                        clamp: p.fused_clamp(),
                         dst,
                         a,
                         b,
@@ -163,7 +167,7 @@ impl Decoder<'_> {
                 Ok(Op::Alu(Alu::PackedFma {
                     format,
                     mode: p.mode(),
-                    relu: p.has("relu"),
+                    clamp: p.fused_clamp(),
                     dst,
                     a,
                     b,

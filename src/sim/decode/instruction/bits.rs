@@ -5,7 +5,7 @@ use super::super::{Body, Decoder};
 use super::Decoded;
 use super::parts::Parts;
 use crate::ptx::ir::{Immediate, Operand};
-use crate::sim::op::{Alu, BitQuery, Op, PrmtMode};
+use crate::sim::op::{Alu, BitQuery, Combine, Op, PrmtMode};
 
 impl Decoder<'_> {
     pub(super) fn bit_query(&mut self, body: &mut Body, p: Parts) -> Decoded {
@@ -49,25 +49,38 @@ impl Decoder<'_> {
     }
 
     pub(super) fn lop3(&mut self, body: &mut Body, p: Parts) -> Decoded {
-        if p.any(&["or", "and"]) {
-            return Err(p.unknown());
-        }
-        let [dst, a, b, c] = self.four(body, p, Ty::B32)?;
-        match p.operand(4)? {
-            Operand::Immediate(Immediate::Int(lut)) if (0..256).contains(lut) => {
-                Ok(Op::Alu(Alu::Lop3 {
-                    lut: *lut as u8,
-                    dst,
-                    a,
-                    b,
-                    c,
-                }))
+        let (result, any) = self.pair(p.operand(0)?);
+        let dst = self.dst(body, result, Ty::B32)?;
+        let [a, b, c] = [
+            self.src(body, p.operand(1)?, Ty::B32)?,
+            self.src(body, p.operand(2)?, Ty::B32)?,
+            self.src(body, p.operand(3)?, Ty::B32)?,
+        ];
+        let lut = match p.operand(4)? {
+            Operand::Immediate(Immediate::Int(lut)) if (0..256).contains(lut) => *lut as u8,
+            other => {
+                return Err(format!(
+                    "lop3 wants a table between 0 and 0xFF, not `{}`",
+                    show(other)
+                ));
             }
-            other => Err(format!(
-                "lop3 wants a table between 0 and 0xFF, not `{}`",
-                show(other)
-            )),
-        }
+        };
+        let test = match (p.combine(), any) {
+            (None, None) => None,
+            (Some(op @ (Combine::And | Combine::Or)), Some(any)) => {
+                let with = self.pred(body, p.operand(5)?)?;
+                Some((op, with, self.dst_pred(body, any)?))
+            }
+            _ => return Err(p.unknown()),
+        };
+        Ok(Op::Alu(Alu::Lop3 {
+            lut,
+            dst,
+            a,
+            b,
+            c,
+            test,
+        }))
     }
 
     pub(super) fn bit_field_extract(&mut self, body: &mut Body, p: Parts) -> Decoded {

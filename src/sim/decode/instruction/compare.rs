@@ -45,13 +45,11 @@ impl Decoder<'_> {
         if let Kind::Packed(format) = ty.kind {
             let (lower, upper) = self.pair(p.operand(0)?);
             let upper = upper.unwrap_or(&Operand::Sink);
-            if p.combine().is_some() {
-                return Err(p.unknown());
-            }
             return Ok(Op::Alu(Alu::SetpPacked {
                 format,
                 ftz: p.has("ftz"),
                 compare: p.compare()?,
+                combine: self.combined(body, p)?,
                 dst: [self.dst_pred(body, lower)?, self.dst_pred(body, upper)?],
                 a: self.src(body, p.operand(1)?, ty)?,
                 b: self.src(body, p.operand(2)?, ty)?,
@@ -98,7 +96,7 @@ impl Decoder<'_> {
         };
         if let Kind::Packed(format) = from.kind {
             let packed = matches!(to.kind, Kind::Packed(_) | Kind::Unsigned | Kind::Signed);
-            if p.combine().is_some() || !packed || to.bits != 32 {
+            if !packed || to.bits != 32 {
                 return Err(p.unknown());
             }
             let [dst, a, b] = self.three(body, p, from)?;
@@ -106,6 +104,7 @@ impl Decoder<'_> {
                 format,
                 ftz: p.has("ftz"),
                 compare: p.compare()?,
+                combine: self.combined(body, p)?,
                 truth: truth as u16,
                 dst,
                 a,

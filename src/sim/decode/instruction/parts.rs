@@ -3,7 +3,7 @@
 use super::super::operand::{Kind, Ty};
 use crate::ptx::ir::{Instruction, Operand};
 use crate::sim::float::Rounding;
-use crate::sim::op::{Combine, Compare, CompareType, FloatMode, Space};
+use crate::sim::op::{Combine, Compare, CompareType, FloatMode, FusedClamp, Space};
 
 /// An instruction's modifiers and operands, with the usual questions.
 #[derive(Clone, Copy)]
@@ -68,6 +68,13 @@ impl<'a> Parts<'a> {
             rounding: self.rounding().unwrap_or(Rounding::NearestEven),
             ftz: self.has("ftz"),
             sat: self.has("sat"),
+        }
+    }
+
+    pub(super) fn fused_clamp(self) -> FusedClamp {
+        FusedClamp {
+            relu: self.has("relu"),
+            outside: self.has("oob"),
         }
     }
 

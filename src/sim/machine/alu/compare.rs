@@ -62,7 +62,7 @@ pub(super) fn compare_lanes(
 pub(super) fn compare_halves(
     regs: &Regs<'_>,
     (format, ftz): (Format, bool),
-    compare: Compare,
+    (compare, combine): (Compare, Option<(Combine, Pred)>),
     a: Slot,
     b: Slot,
 ) -> [u32; 2] {
@@ -72,7 +72,11 @@ pub(super) fn compare_halves(
             let half = u64::from(x >> shift & 0xffff);
             format.value(if ftz { format.flush(half) } else { half })
         };
-        ordered(compare, |lane| (value(a[lane]), value(b[lane])))
+        let bits = ordered(compare, |lane| (value(a[lane]), value(b[lane])));
+        match combine {
+            Some((op, with)) => logic(op, bits, regs.pred(with)),
+            None => bits,
+        }
     })
 }
 

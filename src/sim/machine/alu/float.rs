@@ -3,9 +3,12 @@
 use super::super::regs::{LANES, Regs, Wide, lanes};
 use super::compare::gather;
 use crate::sim::float::{self, Format, Rounding};
-use crate::sim::op::{FloatMode, FloatOp, FloatTest, FloatUnary, Slot};
+use crate::sim::op::{FloatMode, FloatOp, FloatTest, FloatUnary, FusedClamp, Slot};
+use crate::sim::tensor_map::OUTSIDE_NAN;
 
 const UPPER_WORD: u64 = 0xffff_ffff << 32;
+/// As an operand of 16 bits, without its sign.
+const OUTSIDE: u64 = OUTSIDE_NAN as u64;
 
 /// f32 results carry the one canonical NaN.
 #[inline(always)]
@@ -36,14 +39,14 @@ pub(super) fn float_fma(
     mask: u32,
     format: Format,
     mode: FloatMode,
-    relu: bool,
+    clamp: FusedClamp,
     dst: Slot,
     [a, b, c]: [Slot; 3],
 ) {
     let wide = format == Format::F64;
     let (x, y, z) = (regs.bits(wide, a), regs.bits(wide, b), regs.bits(wide, c));
     let mut out: Wide = [0; LANES];
-    lanes!(mask, lane => { out[lane] = fused(format, mode, relu, [x[lane], y[lane], z[lane]]); });
+    lanes!(mask, lane => { out[lane] = fused(format, mode, clamp, [x[lane], y[lane], z[lane]]); });
     regs.set_bits(mask, wide, dst, &out);
 }
 
@@ -71,7 +74,10 @@ pub(super) fn binary(format: Format, op: FloatOp, mode: FloatMode, a: u64, b: u6
 }
 
 #[inline]
-pub(super) fn fused(format: Format, mode: FloatMode, relu: bool, operands: [u64; 3]) -> u64 {
+pub(super) fn fused(format: Format, mode: FloatMode, clamp: FusedClamp, operands: [u64; 3]) -> u64 {
+    if clamp.outside && operands[..2].iter().any(|x| x & !format.sign() == OUTSIDE) {
+        return 0;
+    }
     let [a, b, c] = if mode.ftz {
         operands.map(|x| format.flush(x))
     } else {
@@ -96,7 +102,7 @@ pub(super) fn fused(format: Format, mode: FloatMode, relu: bool, operands: [u64;
     };
     let result = finish(format, mode, result);
     let negative = result >> (format.bits() - 1) != 0;
-    if relu && negative && !format.is_nan(result) {
+    if clamp.relu && negative && !format.is_nan(result) {
         0
     } else {
         result

@@ -156,20 +156,35 @@ pub(super) fn execute(alu: &Alu, regs: &mut Regs<'_>, mask: u32, carry: &mut u32
         Alu::Prmt { mode, dst, a, b, c } => {
             regs.n3(mask, dst, [a, b, c], |a, b, c| permute(mode, a, b, c))
         }
-        Alu::Lop3 { lut, dst, a, b, c } => regs.n3(mask, dst, [a, b, c], |a, b, c| {
-            let term = |bit: u8, x: u32, y: u32, z: u32| {
-                let wanted = u32::from(lut >> bit & 1).wrapping_neg();
-                wanted & x & y & z
-            };
-            term(0, !a, !b, !c)
-                | term(1, !a, !b, c)
-                | term(2, !a, b, !c)
-                | term(3, !a, b, c)
-                | term(4, a, !b, !c)
-                | term(5, a, !b, c)
-                | term(6, a, b, !c)
-                | term(7, a, b, c)
-        }),
+        Alu::Lop3 {
+            lut,
+            dst,
+            a,
+            b,
+            c,
+            test,
+        } => {
+            regs.n3(mask, dst, [a, b, c], |a, b, c| {
+                let term = |bit: u8, x: u32, y: u32, z: u32| {
+                    let wanted = u32::from(lut >> bit & 1).wrapping_neg();
+                    wanted & x & y & z
+                };
+                term(0, !a, !b, !c)
+                    | term(1, !a, !b, c)
+                    | term(2, !a, b, !c)
+                    | term(3, !a, b, c)
+                    | term(4, a, !b, !c)
+                    | term(5, a, !b, c)
+                    | term(6, a, b, !c)
+                    | term(7, a, b, c)
+            });
+            if let Some((op, with, any)) = test {
+                let result = regs.n(dst);
+                let set = gather(|lane| result[lane] != 0);
+                let bits = logic(op, set, regs.pred(with));
+                regs.set_pred(mask, any, bits);
+            }
+        }
         Alu::Shf {
             left,
             clamp,
@@ -230,13 +245,13 @@ pub(super) fn execute(alu: &Alu, regs: &mut Regs<'_>, mask: u32, carry: &mut u32
         Alu::FloatFma {
             format,
             mode,
-            relu,
+            clamp,
             dst,
             a,
             b,
             c,
         } => {
-            float_fma(regs, mask, format, mode, relu, dst, [a, b, c]);
+            float_fma(regs, mask, format, mode, clamp, dst, [a, b, c]);
         }
         Alu::FloatUnary {
             format,
@@ -267,7 +282,7 @@ pub(super) fn execute(alu: &Alu, regs: &mut Regs<'_>, mask: u32, carry: &mut u32
         Alu::PackedFma {
             format,
             mode,
-            relu,
+            clamp,
             dst,
             a,
             b,
@@ -276,7 +291,7 @@ pub(super) fn execute(alu: &Alu, regs: &mut Regs<'_>, mask: u32, carry: &mut u32
             let (x, y, z) = (regs.n(a), regs.n(b), regs.n(c));
             let mut out = [0; LANES];
             lanes!(mask, lane => {
-                out[lane] = halves(|i| fused(format, mode, relu, [half(x[lane], i), half(y[lane], i), half(z[lane], i)]));
+                out[lane] = halves(|i| fused(format, mode, clamp, [half(x[lane], i), half(y[lane], i), half(z[lane], i)]));
             });
             regs.set_n(mask, dst, &out);
         }
@@ -341,11 +356,12 @@ pub(super) fn execute(alu: &Alu, regs: &mut Regs<'_>, mask: u32, carry: &mut u32
             format,
             ftz,
             compare,
+            combine,
             dst,
             a,
             b,
         } => {
-            let bits = compare_halves(regs, (format, ftz), compare, a, b);
+            let bits = compare_halves(regs, (format, ftz), (compare, combine), a, b);
             regs.set_pred(mask, dst[0], bits[0]);
             regs.set_pred(mask, dst[1], bits[1]);
         }
@@ -353,12 +369,13 @@ pub(super) fn execute(alu: &Alu, regs: &mut Regs<'_>, mask: u32, carry: &mut u32
             format,
             ftz,
             compare,
+            combine,
             truth,
             dst,
             a,
             b,
         } => {
-            let bits = compare_halves(regs, (format, ftz), compare, a, b);
+            let bits = compare_halves(regs, (format, ftz), (compare, combine), a, b);
             let half = |at: usize, lane: usize| (bits[at] >> lane & 1) * u32::from(truth);
             let values = std::array::from_fn(|lane| half(1, lane) << 16 | half(0, lane));
             regs.set_n(mask, dst, &values);

@@ -245,7 +245,8 @@ impl Block {
                         );
                         return Err(fault(env, at.pc, FindingKind::OutOfBounds, &message));
                     }
-                    let bytes = map.box_bytes();
+                    let narrow = map.pitch() > map.row_bytes();
+                    let bytes = if narrow { 0 } else { map.box_bytes() };
                     let data = self.take(env, one, source, bytes, map.swizzle, actor)?;
                     let ty = element_type(map.dtype);
                     let reduce = store.reduce.map(|BulkReduce { op, .. }| (op, ty));
@@ -253,7 +254,14 @@ impl Block {
                     for row in map.rows(&coordinates) {
                         let Some(to) = row.address else { continue };
                         let from = (row.offset + row.before) as usize;
-                        let piece = &data[from..from + row.stored as usize];
+                        let alone;
+                        let piece = if narrow {
+                            let place = source + row.offset / map.row_bytes() * map.pitch();
+                            alone = self.take(env, one, place, row.stored, map.swizzle, actor)?;
+                            &alone
+                        } else {
+                            &data[from..from + row.stored as usize]
+                        };
                         self.put_out(env, one, to, piece, reduce, lane)?;
                         moved += u64::from(row.stored);
                     }
@@ -459,6 +467,15 @@ fn gather(
     at: &[i32],
     blocks: usize,
 ) -> Result<Vec<u8>, Stop> {
+    if map.pitch() > map.row_bytes() {
+        let message = format!(
+            "the box of `{}` has rows of {} bytes under a {}: what a load puts beside them was not measured; make the box as wide as the swizzle",
+            map.name,
+            map.row_bytes(),
+            map.swizzle.name()
+        );
+        return Err(fault(env, pc, FindingKind::Unsupported, &message));
+    }
     let mut data = map.filled();
     let mut moved = 0;
     for row in map.rows(at) {

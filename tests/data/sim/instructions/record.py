@@ -222,7 +222,7 @@ def entry_of(index):
 
 def build(ptxas):
     cases = load()
-    text = ["// Made by record.py build from the .cases files.", ".version 8.6", ".target sm_90a", ".address_size 64"]
+    text = ["// Made by record.py build from the .cases files.", ".version 8.7", ".target sm_90a", ".address_size 64"]
     table = []
     for index, case in enumerate(cases):
         text.append(f"\n// {case.name}")
