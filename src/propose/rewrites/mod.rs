@@ -3,7 +3,7 @@
 //! space; the others change the code, each in a way that is proved for every input, or do nothing. They work
 //! on any PTX: where a rewrite cannot be sure, it proposes nothing.
 //!
-//! Not among them: fetching tiles into L2 four turns before TMA brings them. Products on wgmma took 1.6 to 3.2 times as
+//! Not among them: fetching tiles into L2 four turns before TMA brings them. Products on wgmma took 2.1 to 3.2 times as
 //! long with it ("tiles into L2" in traces/gemm_bf16*-h200.jsonl.gz).
 
 mod asynchronous;
