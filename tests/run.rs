@@ -488,7 +488,7 @@ fn a_trace_is_the_run_in_one_file() {
     write_trace(&run, &file).expect("writes");
     assert!(matches!(
         write_trace(&run, &file),
-        Err(StoreError::Exists { .. })
+        Err(StoreError::TraceExists { .. })
     ));
     let trace = StoredRun::open(&file).expect("opens");
     assert_eq!(trace.config, run.config);
