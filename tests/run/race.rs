@@ -69,6 +69,16 @@ fn search(folder: &Path, lucky: &Lucky, budget: u32, stop_after: Option<usize>) 
     drive(&rig, &mut run, &past, &flag, &mut observer).expect("drives")
 }
 
+/// Lets a run go on up to so many kernels.
+fn allow(folder: &Path, budget: u32) {
+    let (mut run, _) = RunWriter::resume(folder).expect("resumes");
+    run.set_stop(StopRules {
+        evaluations: Some(budget),
+        ..StopRules::default()
+    })
+    .expect("writes");
+}
+
 fn races(events: &[Event]) -> Vec<&[Retimed]> {
     let races = events.iter().filter_map(|event| match event {
         Event::Retimed { kernels, .. } => Some(&kernels[..]),
@@ -156,13 +166,7 @@ fn a_run_stopped_around_its_race_goes_on_to_the_same_end_and_races_once() {
         assert_eq!(timeless(&folder), expected);
     }
     // with more to judge, the best are told apart again
-    let (mut run, _) = RunWriter::resume(&through).expect("resumes");
-    run.set_stop(StopRules {
-        evaluations: Some(500),
-        ..StopRules::default()
-    })
-    .expect("writes");
-    drop(run);
+    allow(&through, 500);
     search(&through, &lucky, 500, None);
     assert_eq!(races(&timeless(&through)).len(), 2);
 }
@@ -180,12 +184,7 @@ fn times_at_full_load_choose_the_winner_and_are_set_beside_no_others() {
     // The first 12 settings lack the one that looks best.
     for budget in [12, 500] {
         if folder.exists() {
-            let (mut run, _) = RunWriter::resume(&folder).expect("resumes");
-            run.set_stop(StopRules {
-                evaluations: Some(budget),
-                ..StopRules::default()
-            })
-            .expect("writes");
+            allow(&folder, budget);
         }
         search(&folder, &lucky, budget, None);
     }
