@@ -10,6 +10,7 @@ use reqwest::Url;
 use reqwest::blocking::{Client, Response};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect;
+use rustls::crypto::ring;
 use serde_json::Value;
 
 use super::api::{Api, Dialect, Failure, Heard, UNSTATED};
@@ -64,6 +65,8 @@ impl HttpModel {
             value.set_sensitive(true);
             headers.insert(HeaderName::from_static(name), value);
         }
+        // Once in a process; whoever comes second finds it there.
+        let _ = ring::default_provider().install_default();
         let mut builder = Client::builder()
             .user_agent(concat!("warptree/", env!("CARGO_PKG_VERSION")))
             .default_headers(headers)
