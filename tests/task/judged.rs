@@ -1,5 +1,6 @@
 //! Seeds, spaces and mistakes on the simulator: what is honest passes, what is not is caught as it says.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,13 +17,24 @@ use warptree::task::{Catalogue, Origin, Poison, Problem, Purpose, Role, Size, Ta
 use warptree::units::Bytes;
 use warptree::verdict::{Bottleneck, Verdict};
 
-/// Settings of each space that are judged; all 200 where `WARPTREE_SLOW=1`.
-fn sampled() -> usize {
-    if std::env::var_os("WARPTREE_SLOW").is_some() {
-        120
-    } else {
-        4
+/// Settings that are judged: those that `source` tries early and some of the others, each once; the kernel is
+/// the same the second time. All of a space that has no more than 120, or 4 where not `WARPTREE_SLOW=1`.
+fn sampled(source: &Source) -> Vec<Point> {
+    let count = match std::env::var_os("WARPTREE_SLOW") {
+        Some(_) => 120,
+        None => 4,
+    };
+    let space = source.space();
+    let mut points: Vec<Point> = source.tries().map(|s| space.point(s).unwrap()).collect();
+    if space.len() > count {
+        let mut rng = rand_pcg::Pcg64::seed_from_u64(1);
+        points.extend((0..count).map(|_| space.sample(&mut rng)));
+    } else if space.len() > 1 {
+        points.extend(space.iter());
     }
+    let mut seen = HashSet::new();
+    points.retain(|point| seen.insert(point.clone()));
+    points
 }
 
 struct Judge {
@@ -207,15 +219,7 @@ fn seeds_and_settings_of_every_space_are_right() {
                 Some(verdict) => wrong.push(format!("{name}/{file}, default: {verdict:?}")),
                 None => honest += 1,
             }
-            let mut rng = rand_pcg::Pcg64::seed_from_u64(1);
-            let count = if source.space().len() > 1 {
-                sampled()
-            } else {
-                0
-            };
-            let early = source.tries().map(|s| source.space().point(s).unwrap());
-            let drawn = (0..count).map(|_| source.space().sample(&mut rng));
-            let points: Vec<Point> = early.chain(drawn).collect();
+            let points = sampled(&source);
             let before = wrong.len();
             wrong.extend(side_by_side(&points, |point| {
                 let verdict = judge.verify(Depth::Brief, &source, point)?;
