@@ -92,6 +92,14 @@ impl DeviceSpec {
             .collect())
     }
 
+    /// Whether there is PTX behind what it judges: another tuner's table has settings alone.
+    pub(super) fn has_ptx(&self) -> bool {
+        match self {
+            Self::Auto | Self::Sim(_) | Self::Cuda(_) => true,
+            Self::Recorded(file) => is_run(file),
+        }
+    }
+
     /// As runs store it: it says exactly what to open again.
     pub(super) fn label(&self) -> String {
         match self.resolved() {
@@ -173,13 +181,6 @@ pub(super) fn open(wanted: Wanted<'_>, global: &Global) -> anyhow::Result<Judge>
     let (device, label, simulated) = open_device(&spec)?;
     let gpu = device.gpu().clone();
     let arch = wanted.judge.arch.unwrap_or(gpu.arch);
-    if !arch.runs_on(gpu.arch) {
-        bail!(
-            "--arch {arch}: its code does not run on {} ({})",
-            gpu.name,
-            gpu.arch
-        );
-    }
     let seed = if wanted.secret && !simulated {
         secret_seed()
     } else {
@@ -229,9 +230,18 @@ pub(super) fn open_pipeline(
     deterministic: bool,
     global: &Global,
 ) -> anyhow::Result<(Pipeline, String)> {
+    let gpu = device.gpu().clone();
+    if !arch.runs_on(gpu.arch) {
+        bail!(
+            "--arch {arch}: {} would be assembled for it, and {} is {} and does not run such code; leave --arch \
+             out, or name another GPU with --device",
+            task.name,
+            gpu.name,
+            gpu.arch
+        );
+    }
     let ptxas = find_ptxas(global)?;
     let version = ptxas.version.clone();
-    let gpu = device.gpu().clone();
     let pipeline = Pipeline::new(evaluate::Settings {
         task: Arc::clone(task),
         device,
@@ -368,11 +378,7 @@ pub(super) fn open_device(spec: &DeviceSpec) -> anyhow::Result<(Arc<dyn Device>,
 
 /// A table of measurements: a run folder or trace of our own, or the file of another tuner.
 fn open_table(task: &str, path: &Path, global: &Global) -> anyhow::Result<Judge> {
-    let name = path
-        .file_name()
-        .and_then(|name| name.to_str())
-        .unwrap_or_default();
-    if path.is_dir() || name.ends_with(".jsonl.gz") {
+    if is_run(path) {
         return open_trace(task, path, global);
     }
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -397,6 +403,11 @@ fn open_table(task: &str, path: &Path, global: &Global) -> anyhow::Result<Judge>
         baselines: None,
         stages: Arc::default(),
     })
+}
+
+/// Whether a recording is a run of our own: its folder or its trace.
+fn is_run(path: &Path) -> bool {
+    path.is_dir() || path.to_string_lossy().ends_with(".jsonl.gz")
 }
 
 fn open_trace(task: &str, path: &Path, global: &Global) -> anyhow::Result<Judge> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 
-use super::judge::{self, Judge, Over, Wanted};
+use super::judge::{self, DeviceSpec, Judge, Over, Wanted};
 use super::session::{self, Session};
 use super::start_from::start_from;
 use super::{Exit, note};
@@ -33,6 +33,16 @@ pub(super) fn run(args: SearchArgs, global: &Global) -> anyhow::Result<Exit> {
     if let Some(folder) = &args.out {
         RunWriter::check_new(folder)?;
     }
+    let proposers = proposers(
+        args.proposers.as_deref(),
+        model.is_some(),
+        DeviceSpec::parse(&args.judge.device)?.has_ptx(),
+    )?;
+    if args.prior == Prior::Sim && proposers == [ProposerKind::Knobs] {
+        bail!(
+            "--prior sim: it orders the sources that rewrites or a model propose, and neither is in service here"
+        );
+    }
     let judge = judge::open(
         Wanted {
             task: &args.task,
@@ -52,16 +62,6 @@ pub(super) fn run(args: SearchArgs, global: &Global) -> anyhow::Result<Exit> {
         &args.limits,
         judge.baseline.as_ref().map(|baseline| baseline.time),
     )?;
-    let proposers = proposers(
-        args.proposers.as_deref(),
-        args.model.model.is_some(),
-        judge.task.is_some(),
-    )?;
-    if args.prior == Prior::Sim && proposers == [ProposerKind::Knobs] {
-        bail!(
-            "--prior sim: it orders the sources that rewrites or a model propose, and neither is in service here"
-        );
-    }
     let folder = match &args.out {
         Some(folder) => folder.clone(),
         None => next_folder(&args.task)?,
