@@ -1,9 +1,13 @@
 //! Runs: what is written, what a stop leaves behind, and that going on gives what going through gives.
 
 use std::collections::HashSet;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 use warptree::device::RigError;
@@ -496,6 +500,24 @@ fn a_trace_is_the_run_in_one_file() {
     let stories = [&run, &trace].map(|run| Story::read(run, 5).expect("reads").to_string());
     assert_eq!(stories[0], stories[1]);
     let bytes = std::fs::read(&file).expect("reads");
+
+    // several gzip members make one file, as of `cat a.gz b.gz`
+    let mut plain = Vec::new();
+    GzDecoder::new(&bytes[..])
+        .read_to_end(&mut plain)
+        .expect("unpacks");
+    let members: Vec<u8> = plain
+        .chunks(plain.len() / 3)
+        .flat_map(|part| {
+            let mut out = GzEncoder::new(Vec::new(), Compression::fast());
+            out.write_all(part).expect("packs");
+            out.finish().expect("packs")
+        })
+        .collect();
+    std::fs::write(&file, members).expect("writes");
+    let trace = StoredRun::open(&file).expect("opens");
+    assert_eq!(trace.lines, run.lines);
+
     std::fs::write(&file, &bytes[..bytes.len() / 2]).expect("writes");
     let cut = StoredRun::open(&file).expect_err("half a file").to_string();
     assert!(cut.contains("line "), "{cut}");

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::path::Path;
 
 use flate2::Compression;
-use flate2::read::GzDecoder;
+use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 
@@ -68,7 +68,9 @@ pub(super) fn read(path: &Path) -> Result<StoredRun, StoreError> {
         path: path.to_owned(),
         what: format!("line {line}: {what}"),
     };
-    let mut texts = BufReader::new(GzDecoder::new(file)).lines().enumerate();
+    let mut texts = BufReader::new(MultiGzDecoder::new(file))
+        .lines()
+        .enumerate();
     let mut next = || -> Result<Option<(usize, String)>, StoreError> {
         let Some((index, text)) = texts.next() else {
             return Ok(None);

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::sync::LazyLock;
 
-use flate2::read::GzDecoder;
+use flate2::read::MultiGzDecoder;
 use warptree::ptx::{canonical, digest, parse, print};
 
 use crate::parse::{data, round_trips};
@@ -12,7 +12,7 @@ use crate::parse::{data, round_trips};
 pub static CORPUS: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
     let packed = std::fs::File::open(data("corpus.gz")).expect("tests/data/ptx/corpus.gz");
     let mut all = String::new();
-    GzDecoder::new(packed)
+    MultiGzDecoder::new(packed)
         .read_to_string(&mut all)
         .expect("corpus.gz unpacks");
     all.split("//==== ")
