@@ -40,13 +40,23 @@ struct Summary {
 
 pub(super) fn run(args: &BatchArgs, global: &Global) -> anyhow::Result<Exit> {
     let interrupt = super::on_interrupt()?;
+    let begun = match args.out.join("run.toml").exists() {
+        true => Some(RunWriter::resume(&args.out)?),
+        false => None,
+    };
     let judge = judge::open(
         Wanted {
             task: &args.task,
             judge: &args.judge,
             seed: args.seed,
             secret: true,
-            over: Over::Seed,
+            over: match &begun {
+                Some((run, _)) => Over::Earlier {
+                    baseline: run.config.baseline.clone(),
+                    baselines: run.config.baselines.clone(),
+                },
+                None => Over::Seed,
+            },
         },
         global,
     )?;
@@ -64,18 +74,20 @@ pub(super) fn run(args: &BatchArgs, global: &Global) -> anyhow::Result<Exit> {
         )?
     };
     let items = items(args, &sources, &config)?;
-    let (mut run, past) = if args.out.join("run.toml").exists() {
-        let (run, past) = RunWriter::resume(&args.out)?;
-        if let Some(what) = difference(&run.config, &config) {
-            bail!(
-                "the batch in {} was made with another {what}; name a new folder with --out",
-                args.out.display()
-            );
+    let (mut run, past) = match begun {
+        Some((run, past)) => {
+            if let Some(what) = difference(&run.config, &config) {
+                bail!(
+                    "the batch in {} was made with another {what}; name a new folder with --out",
+                    args.out.display()
+                );
+            }
+            (run, past)
         }
-        (run, past)
-    } else {
-        let texts = sources.iter().map(|(_, text)| &**text);
-        (RunWriter::create(&args.out, config, texts)?, Vec::new())
+        None => {
+            let texts = sources.iter().map(|(_, text)| &**text);
+            (RunWriter::create(&args.out, config, texts)?, Vec::new())
+        }
     };
     let doing = Doing::Judging {
         settings: items.len(),

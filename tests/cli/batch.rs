@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Output;
 
+use serde_json::Value;
 use warptree::store::{Event, StoredRun};
 
 fn warptree(folder: &Path, args: &[&str]) -> Output {
@@ -96,4 +97,26 @@ fn shards_make_a_whole_and_nothing_is_judged_twice() {
     );
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains("no parts of one batch"), "{errors}");
+}
+
+/// Needs ptxas, which the program installs.
+#[test]
+fn a_batch_that_goes_on_takes_its_seed_s_time_from_the_run() {
+    let scratch = tempfile::tempdir().expect("scratch");
+    let args = "batch transpose --space seed --device sim --out b --json";
+    let batch = || {
+        let args: Vec<&str> = args.split(' ').collect();
+        let output = warptree(scratch.path(), &args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        let summary: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        (summary, said)
+    };
+    let (first, said) = batch();
+    assert!(said.contains("judging 1 setting of transpose"), "{said}");
+    assert_eq!(first["judged"], 1);
+    let (again, _) = batch();
+    assert_eq!(again["judged"], 0);
+    let stages = again["stages"].as_array().expect("a list");
+    assert!(stages.is_empty(), "something was judged: {stages:?}");
 }
