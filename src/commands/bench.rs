@@ -19,6 +19,7 @@ use crate::report::suite::{SuiteReport, TaskResult, finished};
 use crate::search::StopRules;
 use crate::store::{ModelConfig, RunConfig, RunWriter, StoredRun};
 use crate::task::{Catalogue, Suite, Task};
+use crate::units::counted;
 
 /// Stands for the task's name in `--device recorded:…` and `--model replay:…`.
 pub(super) const TASK: &str = "{task}";
@@ -59,6 +60,11 @@ pub(super) fn run(args: &BenchArgs, global: &Global) -> anyhow::Result<Exit> {
     tasks.sort_by_key(|task| task.level);
     fs::create_dir_all(&args.out)
         .with_context(|| format!("cannot create {}", args.out.display()))?;
+    if let Some(budget) = &bench.budget {
+        for task in &tasks {
+            llm::recall(&bench.folder(task).join(llm::RECORDING), budget)?;
+        }
+    }
 
     let mut results: Vec<TaskResult> = tasks
         .iter()
@@ -153,7 +159,7 @@ struct Bench<'a> {
     global: &'a Global,
     stop: StopRules,
     proposers: Vec<ProposerKind>,
-    /// What the model may cost on all tasks together.
+    /// What the model may cost on all tasks together, earlier sessions included.
     budget: Option<Arc<Budget>>,
 }
 
@@ -220,14 +226,11 @@ impl Bench<'_> {
         let (judge, run, past) = if folder.join("run.toml").exists() {
             if finished(&StoredRun::open(&folder)?) {
                 note("finished already");
-                if let Some(budget) = &self.budget {
-                    llm::recall(&folder, budget)?;
-                }
                 return Ok(());
             }
             let (run, past) = RunWriter::resume(&folder)?;
             let judge = resume::reopen(&run.config, jobs, self.global)?;
-            note(&format!("going on after {} events", past.len()));
+            note(&format!("going on after {}", counted(past.len(), "event")));
             (judge, run, past)
         } else {
             let judge = judge::open(

@@ -103,17 +103,14 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
         .filter(|method| method.asks_model())
         .flat_map(|method| (0..args.seeds).map(|seed| Bench::name(*method, seed)))
         .collect();
-    // hard over all series together, those that earlier sessions finished among them
+    // hard over all series together, earlier sessions included
     let purse = match (&model, asking.first()) {
         (Some(model), Some(first)) => Some(session::budget(&of_series(model, first))?),
         (Some(_) | None, _) => None,
     };
     if let Some(purse) = &purse {
         for series in &asking {
-            let folder = args.out.join(series);
-            if Bench::is_finished(&folder) {
-                llm::recall(&folder, purse)?;
-            }
+            llm::recall(&args.out.join(series).join(llm::RECORDING), purse)?;
         }
     }
     let rewrites = Rewrites;
@@ -122,7 +119,7 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
             return Err(ProposeError::Unavailable("no model".into()));
         };
         let series = Bench::name(method, seed);
-        let record = args.out.join(&series).join("exchanges.jsonl");
+        let record = args.out.join(&series).join(llm::RECORDING);
         open_model(&of_series(model, &series), &judge, record, purse)
             .map(|model| Box::new(model) as Box<dyn Proposer>)
             .map_err(|error| ProposeError::Unavailable(format!("{error:#}")))
@@ -292,7 +289,7 @@ fn of_series(model: &ModelConfig, series: &str) -> ModelConfig {
     if let Some(folder) = model.name.strip_prefix("replay:")
         && Path::new(folder).is_dir()
     {
-        let recording = Path::new(folder).join(series).join("exchanges.jsonl");
+        let recording = Path::new(folder).join(series).join(llm::RECORDING);
         model.name = format!("replay:{}", recording.display());
     }
     model

@@ -55,7 +55,7 @@ impl Written {
     /// One run's page and pictures.
     fn report(&mut self, dir: &Path, args: &ReportArgs) -> anyhow::Result<()> {
         let run = StoredRun::open(dir)?;
-        let recording = dir.join("exchanges.jsonl");
+        let recording = dir.join(llm::RECORDING);
         let exchanges = if recording.is_file() {
             llm::exchanges(&recording)?
         } else {

@@ -73,7 +73,7 @@ impl Session {
             .model
             .as_ref()
             .map(|model| {
-                let record = run.folder.join("exchanges.jsonl");
+                let record = run.folder.join(llm::RECORDING);
                 let budget = shared.map_or_else(|| budget(model), Ok)?;
                 open_model(model, &judge, record, &budget)
             })

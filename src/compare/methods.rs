@@ -127,11 +127,6 @@ impl Bench<'_> {
         format!("{}-{seed}", method.name())
     }
 
-    /// Whether the folder of a series holds its end.
-    pub fn is_finished(folder: &Path) -> bool {
-        folder.join(SERIES).exists()
-    }
-
     /// One series; one that is finished already is read.
     pub fn run(
         &self,

@@ -2,14 +2,18 @@
 //! held back until its bill is known; a call that fails counts too. What a server reports is believed
 //! only where it is not less than the text it sent.
 
+use std::collections::HashSet;
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
+use super::record::{Recording, Started};
 use super::{
     Chat, ChatError, ChatReply, ChatRequest, Dollars, Exchange, Outcome, Price, Tally, Usage,
 };
+use crate::units::counted;
 
 /// What may be spent; `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,8 +60,7 @@ impl Spent {
 impl fmt::Display for Spent {
     /// `12 calls (1 failed), 340k tokens, $0.52`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural = if self.calls == 1 { "" } else { "s" };
-        write!(f, "{} call{plural}", self.calls)?;
+        f.write_str(&counted(self.calls, "call"))?;
         if self.failed > 0 {
             write!(f, " ({} failed)", self.failed)?;
         }
@@ -87,6 +90,8 @@ struct State {
     /// Tokens that calls in flight may still use, and what they may cost.
     held: u64,
     held_dollars: Dollars,
+    /// Recordings of earlier sessions that are counted in what is spent.
+    recalled: HashSet<PathBuf>,
 }
 
 impl Budget {
@@ -117,10 +122,22 @@ impl Budget {
         self.lock().spent
     }
 
-    /// Counts an exchange of an earlier session of the same run.
-    pub(super) fn recall(&self, exchange: &Exchange) {
-        let bill = self.bill(exchange);
-        self.lock().spent.add(&bill);
+    /// Counts what earlier sessions recorded in this file: once, however often it is read. A call whose end nobody
+    /// saw may have cost all it could.
+    pub(super) fn recall(&self, file: &Path, recording: &Recording) {
+        let lost = recording.unfinished.iter().map(|started| {
+            let Started {
+                prompt_bytes,
+                max_output_tokens,
+                ..
+            } = *started;
+            self.lost(&Hold::new(prompt_bytes, max_output_tokens, self.price))
+        });
+        let ended = recording.exchanges.iter().map(|(_, one)| self.bill(one));
+        let mut state = self.lock();
+        if state.recalled.insert(file.to_owned()) {
+            lost.chain(ended).for_each(|bill| state.spent.add(&bill));
+        }
     }
 
     /// What a recorded exchange cost.
@@ -130,12 +147,6 @@ impl Budget {
             Outcome::Reply(reply) => self.charge(&hold, Ok(reply)),
             Outcome::Error(error) => self.charge(&hold, Err(error)),
         }
-    }
-
-    /// Counts a call of an earlier session whose end nobody saw: it may have cost all it could.
-    pub(super) fn recall_unfinished(&self, prompt_bytes: u64, max_output_tokens: Option<u32>) {
-        let hold = Hold::new(prompt_bytes, max_output_tokens, self.price);
-        self.lock().spent.add(&self.lost(&hold));
     }
 
     fn start(&self, request: &ChatRequest) -> Result<Hold, ChatError> {
@@ -321,6 +332,7 @@ mod tests {
     use super::*;
     use crate::llm::Prices;
     use crate::llm::testing::{question, reply};
+    use crate::units::Digest;
 
     struct Answers(Result<ChatReply, ChatError>);
 
@@ -450,9 +462,21 @@ mod tests {
     #[test]
     fn an_earlier_session_s_calls_count_those_cut_off_too() {
         let budget = priced(1.0);
-        budget.recall_unfinished(2000, Some(1000));
+        let recording = Recording {
+            unfinished: vec![Started {
+                hash: Digest::of(b"q"),
+                prompt_bytes: 2000,
+                max_output_tokens: Some(1000),
+            }],
+            ..Recording::default()
+        };
+        for _ in 0..2 {
+            budget.recall(Path::new("a"), &recording);
+        }
         let spent = budget.spent();
         assert_eq!((spent.calls, spent.failed, spent.tokens), (1, 1, 2000));
+        budget.recall(Path::new("b"), &recording);
+        assert_eq!(budget.spent().calls, 2, "another recording");
         assert!(spent.dollars.is_some_and(|dollars| dollars > Dollars::ZERO));
     }
 

@@ -41,7 +41,7 @@ use crate::units::Digest;
 pub use api::Api;
 pub use budget::{Budget, Limits, Spent};
 pub use prices::{Dollars, Price, Prices};
-pub use record::{Exchange, Outcome, exchanges, recall};
+pub use record::{Exchange, Outcome, RECORDING, exchanges, recall};
 pub use retry::RetryPolicy;
 pub use secret::{Secret, key_from_environment};
 pub use throttle::Rates;
@@ -340,6 +340,7 @@ pub fn open(
             true => Box::new(remember::Remembering::new(
                 chat,
                 Arc::clone(&options.budget),
+                &record::file_of(path),
                 earlier,
             )),
             false => chat,

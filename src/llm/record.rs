@@ -16,6 +16,9 @@ use super::{Budget, Chat, ChatError, ChatReply, ChatRequest, Tally};
 use crate::files;
 use crate::units::Digest;
 
+/// What the file is called in a run's folder.
+pub const RECORDING: &str = "exchanges.jsonl";
+
 /// Format of a line. Raise it when [`Exchange`] changes, and keep reading the old one.
 const VERSION: u32 = 1;
 
@@ -79,7 +82,7 @@ pub(super) fn request_hash(model: &str, request: &ChatRequest) -> Result<Digest,
 pub(super) fn file_of(path: &Path) -> PathBuf {
     let is_folder = path.is_dir() || path.extension().is_none();
     if is_folder {
-        path.join("exchanges.jsonl")
+        path.join(RECORDING)
     } else {
         path.to_owned()
     }
@@ -142,13 +145,15 @@ pub fn exchanges(path: &Path) -> Result<Vec<Exchange>, ChatError> {
         .collect())
 }
 
-/// Counts what a finished recording (a file, or a folder with an `exchanges.jsonl`) cost; one that is not there
-/// cost nothing.
+/// Counts what the recording of earlier sessions (a file, or a folder with an `exchanges.jsonl`) cost; one that is
+/// not there cost nothing.
 pub fn recall(path: &Path, budget: &Budget) -> Result<(), ChatError> {
     let file = file_of(path);
-    if file.exists() {
-        read(&file)?.recall(budget);
-    }
+    let recording = match file.exists() {
+        true => read(&file)?,
+        false => Recording::default(),
+    };
+    budget.recall(&file, &recording);
     Ok(())
 }
 
@@ -176,18 +181,6 @@ enum End {
         /// Where the line begins, in bytes.
         start: u64,
     },
-}
-
-impl Recording {
-    /// Calls whose end nobody saw may have cost all they could.
-    pub(super) fn recall(&self, budget: &Budget) {
-        for started in &self.unfinished {
-            budget.recall_unfinished(started.prompt_bytes, started.max_output_tokens);
-        }
-        for (_, exchange) in &self.exchanges {
-            budget.recall(exchange);
-        }
-    }
 }
 
 pub(super) struct Recorder {

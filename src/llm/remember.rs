@@ -2,6 +2,7 @@
 //! recording. Each recorded reply is given out once; a question that was never answered goes on to the model.
 
 use std::collections::{HashMap, VecDeque};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::record::{Outcome, Recording, request_hash};
@@ -15,10 +16,15 @@ pub(super) struct Remembering {
 }
 
 impl Remembering {
-    /// `earlier` was recorded by earlier sessions of the same run; `budget` gets to know what it cost.
-    pub(super) fn new(inner: Box<dyn Chat>, budget: Arc<Budget>, earlier: Recording) -> Self {
+    /// `earlier` was recorded in `file` by earlier sessions of the same run; `budget` gets to know what it cost.
+    pub(super) fn new(
+        inner: Box<dyn Chat>,
+        budget: Arc<Budget>,
+        file: &Path,
+        earlier: Recording,
+    ) -> Self {
         let mut replies: HashMap<Digest, VecDeque<Exchange>> = HashMap::new();
-        earlier.recall(&budget);
+        budget.recall(file, &earlier);
         for (_, exchange) in earlier.exchanges {
             match exchange.outcome {
                 Outcome::Reply(_) => replies
