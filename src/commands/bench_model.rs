@@ -16,9 +16,9 @@ use super::judge::{self, Judge, Over, Wanted};
 use super::session::{self, open_model};
 use super::{Exit, answer, note, search};
 use crate::cli::{BenchArgs, Global, JudgeArgs};
-use crate::driver::trajectory::{Gave, Players, Turn, play};
+use crate::driver::trajectory::{Gave, Players, TrajectoryError, Turn, play};
 use crate::files::Lines;
-use crate::llm::Budget;
+use crate::llm::{self, Budget};
 use crate::report::turns::{TaskTurns, TurnsReport};
 use crate::source::Source;
 use crate::store::{BaselineTime, ModelConfig};
@@ -51,8 +51,11 @@ pub(super) fn run(args: &BenchArgs, turns: u32, global: &Global) -> anyhow::Resu
     let model = search::model_config(&args.model).context("--turns needs --model")?;
     let first = of_task(model.clone(), names.first());
     session::check_model(&first)?;
-    // hard over all tasks together
+    // hard over all tasks together, earlier sessions included
     let budget = session::budget(&first)?;
+    for name in &names {
+        llm::recall(&args.out.join(name).join(llm::RECORDING), &budget)?;
+    }
     let mut report = TurnsReport {
         suite: suite.name.clone(),
         model: model.name.clone(),
@@ -181,7 +184,7 @@ impl Bench<'_> {
         Ok(told)
     }
 
-    /// Plays what is left of every trajectory; says why not all of it was, where that is so.
+    /// Plays what is left of every trajectory; says why not all of it was, where the model or the user stopped it.
     fn play(
         &self,
         judge: &Judge,
@@ -195,7 +198,7 @@ impl Bench<'_> {
             .as_deref()
             .context("a table has no task to ask a model about")?;
         let seed = Arc::new(Source::parse(&task.seed)?);
-        let record = folder.join("exchanges.jsonl");
+        let record = folder.join(llm::RECORDING);
         let model = open_model(&self.model, judge, record, self.budget)?;
         let players = Players {
             task,
@@ -214,7 +217,7 @@ impl Bench<'_> {
             turns.sort_by_key(|turn| turn.turn);
         }
         let next = AtomicU32::new(0);
-        let stopped: Mutex<Option<String>> = Mutex::new(None);
+        let stopped: Mutex<Option<TrajectoryError>> = Mutex::new(None);
         let jobs = session::jobs(self.args.judge.jobs).min(self.args.trajectories as usize);
         let ended = || {
             let stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner);
@@ -239,17 +242,23 @@ impl Bench<'_> {
                         if let Err(error) = play(&players, trajectory, self.turns, past, keep) {
                             let mut stopped =
                                 stopped.lock().unwrap_or_else(PoisonError::into_inner);
-                            stopped.get_or_insert(error.to_string());
+                            stopped.get_or_insert(error);
                             return;
                         }
                     }
                 });
             }
         });
-        if interrupt.load(Ordering::Relaxed) {
-            return Ok(Some("stopped by Ctrl-C".to_owned()));
+        match stopped.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(
+                broken @ (TrajectoryError::Rig(_)
+                | TrajectoryError::Kept(_)
+                | TrajectoryError::Stored(_)),
+            ) => Err(broken.into()),
+            _ if interrupt.load(Ordering::Relaxed) => Ok(Some("stopped by Ctrl-C".to_owned())),
+            Some(TrajectoryError::Model(why)) => Ok(Some(why)),
+            None => Ok(None),
         }
-        Ok(stopped.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

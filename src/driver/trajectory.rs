@@ -86,6 +86,9 @@ pub enum TrajectoryError {
     /// The model is out of service, or may not be asked any more.
     #[error("{0}")]
     Model(String),
+    /// A turn cannot be kept.
+    #[error("{0}")]
+    Kept(String),
     /// A stored turn holds no source.
     #[error("a stored turn's source does not parse any more: {0}")]
     Stored(String),
@@ -120,7 +123,7 @@ pub fn play(
     for turn in past.len() as u32..turns {
         let played = players.turn(&standing, trajectory, turn, turns)?;
         standing.take(&played).map_err(TrajectoryError::Stored)?;
-        if !keep(played).map_err(TrajectoryError::Model)? {
+        if !keep(played).map_err(TrajectoryError::Kept)? {
             return Ok(());
         }
     }
