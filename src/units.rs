@@ -73,6 +73,15 @@ impl fmt::Display for Bytes {
     }
 }
 
+/// A count and what is counted: `1 reply`, `2 replies`, `3 kernels`.
+pub fn counted(count: impl TryInto<u64>, noun: &str) -> String {
+    match (count.try_into().unwrap_or(u64::MAX), noun.strip_suffix('y')) {
+        (1, _) => format!("1 {noun}"),
+        (many, Some(stem)) => format!("{many} {stem}ies"),
+        (many, None) => format!("{many} {noun}s"),
+    }
+}
+
 /// A count of floating-point operations; a fused multiply-add counts two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]

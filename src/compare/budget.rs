@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Method;
 use crate::llm::{Dollars, Spent};
+use crate::units::counted;
 
 /// What each series may cost: it ends with the kernel that uses up the first of these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -112,8 +113,8 @@ impl Budget {
     /// Each limit in words.
     pub fn words(&self) -> String {
         let mut words = Vec::new();
-        words.extend(self.evaluations.map(|most| format!("{most} kernels")));
-        words.extend(self.tokens.map(|most| format!("{most} tokens")));
+        words.extend(self.evaluations.map(|most| counted(most, "kernel")));
+        words.extend(self.tokens.map(|most| counted(most, "token")));
         words.extend(self.dollars.map(|most| most.to_string()));
         let seconds = self.judge_seconds;
         words.extend(seconds.map(|most| format!("{most} s of judging")));

@@ -16,7 +16,7 @@ use crate::llm::Spent;
 use crate::search::Search;
 use crate::source::Setting;
 use crate::store::{BaselineTime, Event, Line, RunConfig, RunGraph, StoredRun};
-use crate::units::Nanos;
+use crate::units::{Nanos, counted};
 use crate::verdict::Measurement;
 
 /// A new best within a tenth of a percent of the old one is not worth a line.
@@ -146,7 +146,7 @@ pub enum Doing {
 pub fn opening(doing: Doing, config: &RunConfig, times: Option<&str>, folder: &Path) -> String {
     let doing = match doing {
         Doing::Searching => "searching".to_owned(),
-        Doing::Judging { settings } => format!("judging {settings} settings of"),
+        Doing::Judging { settings } => format!("judging {} of", counted(settings, "setting")),
     };
     let times = times.map_or(String::new(), |word| format!(" times are {word};"));
     format!(

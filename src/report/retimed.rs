@@ -8,7 +8,7 @@ use super::story::setting_line;
 use crate::search::{NodeId, median};
 use crate::source::Setting;
 use crate::store::{Retimed, RunGraph};
-use crate::units::Nanos;
+use crate::units::{Nanos, counted};
 
 /// A kernel that was timed again.
 #[derive(Clone, Debug, Serialize)]
@@ -55,8 +55,8 @@ pub(super) fn table(lines: &[RetimedLine]) -> String {
         let how = match &line.failed {
             Some(reason) => reason.clone(),
             None => format!(
-                "{} times within {:.2} %",
-                line.times.len(),
+                "{} within {:.2} %",
+                counted(line.times.len(), "time"),
                 100.0 * spread(&line.times)
             ),
         };
@@ -81,7 +81,10 @@ pub(super) fn told(kernels: &[Retimed], label: &str) -> String {
     };
     let (count, most) = (kernels.len(), most.unwrap_or(0));
     let load = at_load(kernels.iter().any(|kernel| kernel.full_load));
-    format!("{count} best-looking timed again{load}, up to {most} times each, {led}")
+    format!(
+        "{count} best-looking timed again{load}, up to {} each, {led}",
+        counted(most, "time")
+    )
 }
 
 /// The largest less the least, as a fraction of the median.

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::driver::trajectory::Turn;
 use crate::llm::Spent;
-use crate::units::Nanos;
+use crate::units::{Nanos, counted};
 use crate::verdict::InstructionScore;
 
 /// A model on a suite.
@@ -174,7 +174,7 @@ fn by_turn(turns: &[Turn], wanted: u32, baseline: Option<Nanos>) -> Vec<ByTurn> 
                 best: speedups.iter().copied().max_by(f64::total_cmp),
                 mean: baseline
                     .filter(|_| !all.is_empty())
-                    .map(|_| speedups.iter().sum::<f64>() / all.len() as f64),
+                    .map(|_| speedups.iter().fold(0.0, |sum, one| sum + one) / all.len() as f64),
             }
         })
         .collect()
@@ -224,8 +224,11 @@ impl fmt::Display for TurnsReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} on suite {}: {} trajectories of {} turns a task",
-            self.model, self.suite, self.trajectories, self.turns
+            "{} on suite {}: {} of {} a task",
+            self.model,
+            self.suite,
+            counted(self.trajectories, "trajectory"),
+            counted(self.turns, "turn")
         )?;
         let mut whole = Spent::default();
         for task in &self.tasks {
@@ -277,7 +280,7 @@ impl fmt::Display for TaskTurns {
                 format!("{stage} {part:.0} %")
             })
             .collect();
-        writeln!(f, "  {all} turns: {}", mix.join(", "))?;
+        writeln!(f, "  {}: {}", counted(all, "turn"), mix.join(", "))?;
         match self.instructions {
             Some(share) => writeln!(
                 f,

@@ -12,7 +12,7 @@ use crate::report::chart::{
 use crate::report::story::Story;
 use crate::search::NodeId;
 use crate::store::{Event, RunGraph, StoredRun};
-use crate::units::Nanos;
+use crate::units::{Nanos, counted};
 use crate::verdict::Diagnosis;
 
 /// Stall reasons shown: the largest of the two kernels.
@@ -407,7 +407,7 @@ pub(super) fn tree(run: &StoredRun, graph: &Graph) -> Picture {
     }
     TreePicture {
         title: &format!("Search graph of {}", run.config.task),
-        description: &format!("{} sources", graph.sources.len()),
+        description: &counted(graph.sources.len(), "source"),
         twigs: &twigs,
     }
     .draw()

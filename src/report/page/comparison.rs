@@ -6,7 +6,7 @@ use minijinja::value::Serde;
 use super::{PageError, json, page};
 use crate::compare::{Comparison, Method, Summary, p_words};
 use crate::report::chart::{Axis, Format, Line, Picture, Plot, Rule, Scale, Stroke};
-use crate::units::Nanos;
+use crate::units::{Nanos, counted};
 
 /// The page of `comparison`.
 pub fn comparison_page(comparison: &Comparison) -> Result<String, PageError> {
@@ -130,7 +130,10 @@ pub fn bands_picture(comparison: &Comparison) -> Option<Picture> {
     let seeds = comparison.summaries().iter().map(|one| one.seeds).max()?;
     let plot = Plot {
         title: format!("Best time so far, {}", comparison.task),
-        description: format!("Medians over {seeds} seeds, bands from quartile to quartile"),
+        description: format!(
+            "Medians over {}, bands from quartile to quartile",
+            counted(seeds, "seed")
+        ),
         x: Axis {
             label: unit.words().to_owned(),
             low: 0.0,

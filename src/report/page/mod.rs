@@ -22,7 +22,7 @@ use super::{baselines_table, by_size};
 use crate::device::Gpu;
 use crate::llm::{Exchange, Spent};
 use crate::store::{RunGraph, StoreError, StoredRun};
-use crate::units::Digest;
+use crate::units::{Digest, counted};
 
 /// Kernels in the table of the best.
 const TOP: usize = 20;
@@ -99,8 +99,10 @@ impl<'a> RunReport<'a> {
         let body = context! {
             title => format!("{} on {}", config.task, config.gpu),
             subtitle => format!(
-                "{} kernels judged in {seconds:.1} s on {}, seed {}",
-                self.story.evaluations, config.device, config.seed
+                "{} judged in {seconds:.1} s on {}, seed {}",
+                counted(self.story.evaluations, "kernel"),
+                config.device,
+                config.seed
             ),
             ended => self.story.ended.map(|reason| reason.to_string()),
             winner => self.winner(),

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::{Story, Winner, setting_line};
 use crate::llm::Spent;
 use crate::report::{baselines_table, by_size, retimed};
+use crate::units::counted;
 use crate::verdict::Diagnosis;
 
 impl fmt::Display for Story {
@@ -13,11 +14,11 @@ impl fmt::Display for Story {
         let config = &self.config;
         writeln!(
             f,
-            "{} on {} ({}), {} kernels judged in {:.1} s, seed {}",
+            "{} on {} ({}), {} judged in {:.1} s, seed {}",
             config.task,
             config.gpu,
             config.device,
-            self.evaluations,
+            counted(self.evaluations, "kernel"),
             self.elapsed_ms as f64 / 1e3,
             config.seed
         )?;

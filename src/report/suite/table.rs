@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{Best, Overs, State, SuiteReport, TaskResult, Total, Totals};
+use crate::units::counted;
 use crate::verdict::{Denominator, InstructionScore, SPILL_ALLOWANCE};
 
 impl SuiteReport {
@@ -208,8 +209,8 @@ impl fmt::Display for Totals {
         if self.unusable > 0 {
             writeln!(
                 f,
-                "        and {} proposals that could not be used",
-                self.unusable
+                "        and {} that could not be used",
+                counted(self.unusable, "proposal")
             )?;
         }
         Ok(())
