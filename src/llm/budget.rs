@@ -462,14 +462,12 @@ mod tests {
     #[test]
     fn an_earlier_session_s_calls_count_those_cut_off_too() {
         let budget = priced(1.0);
-        let recording = Recording {
-            unfinished: vec![Started {
-                hash: Digest::of(b"q"),
-                prompt_bytes: 2000,
-                max_output_tokens: Some(1000),
-            }],
-            ..Recording::default()
-        };
+        let mut recording = Recording::default();
+        recording.unfinished.push(Started {
+            hash: Digest::of(b"q"),
+            prompt_bytes: 2000,
+            max_output_tokens: Some(1000),
+        });
         for _ in 0..2 {
             budget.recall(Path::new("a"), &recording);
         }
