@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Component, Path};
 
 use super::{Check, Outcome};
 use crate::export::{Certificate, Seal};
@@ -43,6 +43,7 @@ impl Bundle {
         let ptx = file("kernel.ptx", certificate.ptx);
         let cubin = file("kernel.cubin", certificate.cubin);
         let source = file("source.ptx", certificate.source);
+        checks.extend(loaders(folder, &certificate));
         let ptx = ptx.and_then(|bytes| String::from_utf8(bytes).ok());
         let source = source.and_then(|bytes| String::from_utf8(bytes).ok());
         let rendered = match (&source, &ptx) {
@@ -64,7 +65,9 @@ impl Bundle {
                 None
             }
         };
-        let whole = checks.iter().all(|check| check.outcome == Outcome::Pass);
+        let whole = checks
+            .iter()
+            .all(|check| check.outcome == Outcome::Pass || !check.required);
         Some(Self {
             certificate,
             ptx,
@@ -125,6 +128,43 @@ fn file_check(name: &str, read: &std::io::Result<Vec<u8>>, certified: Digest) ->
         certified.short()
     );
     Check::required(name, Outcome::Fail, detail)
+}
+
+/// The loaders that are here. Whoever has no use for one may leave it out; one that is here is what was written.
+fn loaders(folder: &Path, certificate: &Certificate) -> Option<Check> {
+    let Some(certified) = &certificate.loaders else {
+        let detail = format!(
+            "their hashes are not recorded in format {}: whether they were edited is not known; an export by \
+             this warptree records them",
+            certificate.format
+        );
+        return Some(Check::told("loaders", Outcome::NotDone, detail));
+    };
+    let mut whole = Vec::new();
+    let mut left_out = Vec::new();
+    let mut wrong = Vec::new();
+    for (name, certified) in certified {
+        let mut parts = Path::new(name).components();
+        if !parts.all(|part| matches!(part, Component::Normal(_))) {
+            wrong.push(format!("{name} is no file of this folder"));
+            continue;
+        }
+        match fs::read(folder.join(name)) {
+            Ok(bytes) if Digest::of(&bytes) == *certified => whole.push(name.as_str()),
+            Ok(_) => wrong.push(format!("{name} is not the file that was certified")),
+            Err(error) if error.kind() == ErrorKind::NotFound => left_out.push(name.as_str()),
+            Err(error) => wrong.push(format!("{name} cannot be read: {error}")),
+        }
+    }
+    let (outcome, mut detail) = match (whole.is_empty(), wrong.is_empty()) {
+        (_, false) => (Outcome::Fail, format!("{}; export again", wrong.join(", "))),
+        (false, true) => (Outcome::Pass, format!("as certified: {}", whole.join(", "))),
+        (true, true) => return None,
+    };
+    if !left_out.is_empty() {
+        detail.push_str(&format!("; not here: {}", left_out.join(", ")));
+    }
+    Some(Check::required("loaders", outcome, detail))
 }
 
 fn absent(name: &str, error: &std::io::Error) -> String {

@@ -1,5 +1,7 @@
 //! The certificate: what was judged, by whom, with which outcome, and what nobody checked.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::report::{Story, Winner};
@@ -8,14 +10,18 @@ use crate::store::{BaselineTime, StoredKernel};
 use crate::units::{Digest, SmArch};
 use crate::verdict::{Baselines, Claim, Diagnosis, Diagnostic, Resources, Score, Time};
 
-/// Version of the certificate's form. 2 added `launches`, 3 `baselines` and `claim`, 4 `digest`.
-const FORMAT: u32 = 4;
+/// Version of the certificate's form. 2 added `launches`, 3 `baselines` and `claim`, 4 `digest`,
+/// 5 `loaders`.
+const FORMAT: u32 = 5;
 
 /// The oldest version that is still read.
 const OLDEST_FORMAT: u32 = 2;
 
 /// The first version that holds a hash of itself.
 const SEALED_FORMAT: u32 = 4;
+
+/// The first version that holds the hashes of the loaders.
+const LOADERS_FORMAT: u32 = 5;
 
 /// The field that holds the hash of all others.
 const SEAL: &str = "digest";
@@ -47,6 +53,9 @@ pub struct Certificate {
     pub cubin: Digest,
     /// BLAKE3 of `source.ptx`.
     pub source: Digest,
+    /// BLAKE3 of each loader, by its path in the folder: those that could be written. Absent in formats before 5.
+    #[serde(default)]
+    pub loaders: Option<BTreeMap<String, Digest>>,
     /// The knobs it was rendered with.
     pub setting: Setting,
     /// How it is launched: formulas over the task's sizes and the device's facts.
@@ -104,7 +113,7 @@ pub enum CertificateError {
     /// Not JSON, or not the fields of one.
     #[error("it is no certificate: {0}; export again")]
     Form(#[from] serde_json::Error),
-    /// It has no version, or no hash where its version asks for one.
+    /// It has no version, or no hashes where its version asks for them.
     #[error("it is no certificate: `{0}` is missing or not what it should be; export again")]
     Field(&'static str),
     /// Another version's.
@@ -155,7 +164,11 @@ impl Certificate {
                 }
             }
         };
-        Ok((serde_json::from_value(value)?, seal))
+        let certificate: Self = serde_json::from_value(value)?;
+        if certificate.loaders.is_none() && format >= u64::from(LOADERS_FORMAT) {
+            return Err(CertificateError::Field("loaders"));
+        }
+        Ok((certificate, seal))
     }
 
     pub(super) fn new(
@@ -163,6 +176,7 @@ impl Certificate {
         winner: &Winner,
         kernel: StoredKernel,
         launches: Formulas,
+        loaders: BTreeMap<String, Digest>,
     ) -> Self {
         let config = &story.config;
         let measurement = &winner.measurement;
@@ -179,6 +193,7 @@ impl Certificate {
             ptx: kernel.ptx,
             cubin: kernel.cubin,
             source: winner.source,
+            loaders: Some(loaders),
             setting: winner.setting.clone(),
             launches,
             resources: measurement.resources.clone(),

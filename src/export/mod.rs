@@ -125,24 +125,15 @@ pub fn export(
         }
         stored => stored?,
     };
-    let certificate = Certificate::new(&story, winner, kernel, candidate.formulas());
-    let certificate = certificate
-        .to_json()
-        .expect("invariant: a certificate has text keys only");
-    let mut files: Vec<(String, Vec<u8>)> = vec![
-        ("kernel.ptx".to_owned(), candidate.ptx.as_bytes().to_vec()),
-        ("kernel.cubin".to_owned(), cubin),
-        ("source.ptx".to_owned(), source.into_bytes()),
-        ("certificate.json".to_owned(), certificate),
-    ];
     let task = task.and_then(|task| unchanged(task, &run.config));
+    let mut loaders: Vec<(String, Vec<u8>)> = Vec::new();
     let mut missing = Vec::new();
     for language in [Language::Cpp, Language::Rust, Language::Python] {
         let written = task.clone().and_then(|task| {
             loaders::write(&candidate, task, language).map_err(|error| error.to_string())
         });
         match written {
-            Ok(texts) => files.extend(
+            Ok(texts) => loaders.extend(
                 texts
                     .into_iter()
                     .map(|(name, text)| (format!("loaders/{name}"), text.into_bytes())),
@@ -153,6 +144,21 @@ pub fn export(
             }),
         }
     }
+    let hashes = loaders
+        .iter()
+        .map(|(name, text)| (name.clone(), Digest::of(text)))
+        .collect();
+    let certificate = Certificate::new(&story, winner, kernel, candidate.formulas(), hashes);
+    let certificate = certificate
+        .to_json()
+        .expect("invariant: a certificate has text keys only");
+    let mut files: Vec<(String, Vec<u8>)> = vec![
+        ("kernel.ptx".to_owned(), candidate.ptx.as_bytes().to_vec()),
+        ("kernel.cubin".to_owned(), cubin),
+        ("source.ptx".to_owned(), source.into_bytes()),
+        ("certificate.json".to_owned(), certificate),
+    ];
+    files.extend(loaders);
     for (name, bytes) in &files {
         let path = to.join(name);
         let folder = path.parent().unwrap_or(to);

@@ -13,6 +13,14 @@ use warptree::source::Source;
 use warptree::toolchain::{self, Network, Places};
 use warptree::units::Digest;
 
+const LOADERS: &[&str] = &[
+    "loaders/kernel.hpp",
+    "loaders/main.cpp",
+    "loaders/kernel.rs",
+    "loaders/Cargo.toml",
+    "loaders/kernel.py",
+];
+
 /// A search of one kernel, the seed, exported once for all tests, and copied to `kernel` in `scratch`.
 pub(super) fn exported(scratch: &Path) {
     static ONCE: OnceLock<tempfile::TempDir> = OnceLock::new();
@@ -36,12 +44,14 @@ pub(super) fn exported(scratch: &Path) {
 
 fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).expect("creates");
-    for file in [
+    fs::create_dir(to.join("loaders")).expect("creates");
+    let files = [
         "kernel.ptx",
         "kernel.cubin",
         "source.ptx",
         "certificate.json",
-    ] {
+    ];
+    for file in files.iter().chain(LOADERS) {
         fs::copy(from.join(file), to.join(file)).expect("copies");
     }
 }
@@ -99,7 +109,7 @@ fn a_whole_export_passes_and_speed_and_architectures_are_told() {
         assert_eq!(outcome(name), "pass", "{name}: {}", checks[name].1);
     }
     assert_eq!(outcome("claim"), "not_done");
-    assert_eq!((code, checks.len()), (0, 17));
+    assert_eq!((code, checks.len()), (0, 18));
     assert_eq!(report["passed"], true);
     assert!(checks["assembly"].1.contains("byte for byte"), "{checks:?}");
     let verification = &checks["verification"].1;
@@ -129,7 +139,7 @@ fn a_whole_export_passes_and_speed_and_architectures_are_told() {
     let junit = fs::read_to_string(scratch.path().join("found/junit.xml")).expect("written");
     assert!(
         junit.contains(
-            r#"<testsuite name="kernel" tests="17" skipped="1" errors="0" failures="0">"#
+            r#"<testsuite name="kernel" tests="18" skipped="1" errors="0" failures="0">"#
         ),
         "{junit}"
     );
@@ -255,6 +265,52 @@ const TAMPERINGS: &[Tampering] = &[
         fails: &[("certificate", "`digest` is missing")],
     },
     Tampering {
+        name: "every loader edited",
+        done: |folder| {
+            for name in LOADERS {
+                edit(&folder.join(name), |text| format!("{text}\n"));
+            }
+        },
+        fails: &[
+            ("loaders", "loaders/kernel.hpp is not the file that was"),
+            ("loaders", "loaders/main.cpp is not the file that was"),
+            ("loaders", "loaders/kernel.rs is not the file that was"),
+            ("loaders", "loaders/Cargo.toml is not the file that was"),
+            ("loaders", "loaders/kernel.py is not the file that was"),
+        ],
+    },
+    Tampering {
+        name: "one loader edited, others left out",
+        done: |folder| {
+            fs::remove_file(folder.join("loaders/kernel.rs")).expect("removes");
+            edit(&folder.join("loaders/kernel.py"), |text| {
+                format!("# theirs\n{text}")
+            });
+        },
+        fails: &[
+            ("loaders", "loaders/kernel.py is not the file that was"),
+            ("loaders", "not here: loaders/kernel.rs"),
+        ],
+    },
+    Tampering {
+        name: "a certificate that names a file elsewhere",
+        done: |folder| {
+            forge(folder, |certificate| {
+                let elsewhere = ("../kernel/kernel.ptx".to_owned(), certificate.ptx);
+                certificate
+                    .loaders
+                    .get_or_insert_default()
+                    .extend([elsewhere]);
+            });
+        },
+        fails: &[("loaders", "../kernel/kernel.ptx is no file of this folder")],
+    },
+    Tampering {
+        name: "a certificate without the loaders' hashes",
+        done: |folder| forge(folder, |certificate| certificate.loaders = None),
+        fails: &[("certificate", "`loaders` is missing")],
+    },
+    Tampering {
         name: "no certificate",
         done: |folder| fs::remove_file(folder.join("certificate.json")).expect("removes"),
         fails: &[("certificate", "missing")],
@@ -295,6 +351,7 @@ fn whatever_was_done_to_the_files_is_told_and_nothing_of_them_runs() {
             .collect();
         let mut expected: Vec<&str> = tampering.fails.iter().map(|(name, _)| *name).collect();
         expected.sort_unstable();
+        expected.dedup();
         assert_eq!(failed, expected, "{named}: {checks:?}");
         for (check, says) in tampering.fails {
             assert!(checks[*check].1.contains(says), "{named}: {checks:?}");
@@ -307,6 +364,29 @@ fn whatever_was_done_to_the_files_is_told_and_nothing_of_them_runs() {
             "{named}: {checks:?}"
         );
     }
+}
+
+/// What an older warptree exported goes on to pass; what its certificate does not know is told.
+#[test]
+fn a_certificate_from_before_loaders_had_hashes_passes_and_says_so() {
+    let scratch = tempfile::tempdir().expect("scratch");
+    exported(scratch.path());
+    let folder = scratch.path().join("kernel");
+    certificate(&folder, |value| {
+        value["format"] = 3.into();
+        let fields = value.as_object_mut().expect("fields");
+        fields.remove("digest");
+        fields.remove("loaders");
+    });
+    edit(&folder.join("loaders/kernel.py"), |text| {
+        format!("# theirs\n{text}")
+    });
+    let (code, report, checks) = check(scratch.path(), "kernel", &["--arch", "sm_90"]);
+    assert_eq!(code, 0, "{report}");
+    let (outcome, detail) = &checks["loaders"];
+    assert_eq!(outcome, "not_done");
+    assert!(detail.contains("not recorded in format 3"), "{detail}");
+    assert_eq!(checks["verification"].0, "pass", "{checks:?}");
 }
 
 /// A forger who writes every file anew and certifies them: only judging it again tells.
