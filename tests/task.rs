@@ -509,6 +509,15 @@ fn a_new_task_loads_right_away() {
             scaffold.write(folder.path()).is_err(),
             "nothing is overwritten"
         );
+        let next = scaffold.next(folder.path()).join("\n");
+        let tasks = folder.path().display();
+        let eval = format!("`warptree eval mine {tasks}/mine/seed.ptx --tasks {tasks}`");
+        assert!(next.contains(&eval), "{next}");
+        let here = scaffold.next(Path::new("tasks")).join("\n");
+        assert!(
+            here.contains("`warptree search mine`") && here.contains("in search_spaces/mine/"),
+            "{here}"
+        );
         let catalogue = Catalogue::open(Some(folder.path())).unwrap();
         let task = Arc::new(catalogue.task("mine").unwrap());
         let guessed: Vec<String> = task
@@ -517,6 +526,8 @@ fn a_new_task_loads_right_away() {
             .map(|param| format!("{} {:?}", param.name, param.role).to_lowercase())
             .collect();
         assert_eq!(guessed.join(", "), roles);
+        let bytes = format!("bytes = \"{} * n\"", 4 * roles.matches("put").count());
+        assert!(scaffold.files[0].1.contains(&bytes), "{bytes}");
         assert!(task.seed.contains("//@ launch"));
         Source::parse(&task.seed).unwrap();
         let size = task.sizes_for(Purpose::Smoke).next().unwrap();
@@ -561,6 +572,22 @@ fn a_folder_of_tasks_overrides_and_brings_its_spaces() {
     let more = catalogue.task("reduce_sum").unwrap();
     assert_eq!(more.spaces.len(), 2);
     assert_eq!(more.digest, mine.digest, "what is computed stays");
+    for way in [
+        tasks.join("reduce_sum/.."),
+        tasks.join("."),
+        tasks.join("../tasks/"),
+    ] {
+        let same = Catalogue::open(Some(&way)).unwrap();
+        let spaces = same.task("reduce_sum").unwrap().spaces.len();
+        assert_eq!(spaces, 2, "{}", way.display());
+    }
+    for file in ["task.toml", "seed.ptx"] {
+        let path = tasks.join("reduce_sum").join(file);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, format!("\u{feff}{text}")).unwrap();
+    }
+    let marked = catalogue.task("reduce_sum").unwrap();
+    assert_eq!(&*marked.seed, "// mine", "a byte order mark is no text");
     assert_eq!(
         catalogue.task("transpose").unwrap().origin,
         Origin::Embedded

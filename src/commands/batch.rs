@@ -11,7 +11,7 @@ use rand_pcg::Pcg64;
 use serde::Serialize;
 
 use super::judge::{self, Judge, Over, Wanted};
-use super::{Exit, answer, note, search, session};
+use super::{Exit, answer, note, search, session, text_of};
 use crate::cli::{BatchArgs, Global, Shard};
 use crate::driver::{Ended, Item, batch};
 use crate::evaluate::Stages;
@@ -120,8 +120,9 @@ pub(super) fn run(args: &BatchArgs, global: &Global) -> anyhow::Result<Exit> {
 fn sources(args: &BatchArgs, judge: &Judge) -> anyhow::Result<Vec<(String, Arc<str>)>> {
     let mut sources = Vec::new();
     for file in &args.files {
-        let text = std::fs::read_to_string(file)
-            .with_context(|| format!("cannot read {}", file.display()))?;
+        let bytes =
+            std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let text = text_of(bytes, file)?;
         let name = file.file_stem().unwrap_or(file.as_os_str());
         sources.push((name.to_string_lossy().into_owned(), Arc::from(text)));
     }

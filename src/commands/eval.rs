@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use serde::Serialize;
 
 use super::judge::{self, Over, Wanted};
-use super::{Exit, answer};
+use super::{Exit, answer, text_of};
 use crate::cli::{EvalArgs, Global};
 use crate::evaluate::Evaluation;
 use crate::report::work;
@@ -83,13 +83,7 @@ fn read(file: &Path) -> anyhow::Result<String> {
     } else {
         std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?
     };
-    String::from_utf8(bytes).map_err(|error| {
-        let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()]
-            .iter()
-            .filter(|byte| **byte == b'\n')
-            .count();
-        anyhow::anyhow!("{} is not UTF-8 text (line {line})", file.display())
-    })
+    text_of(bytes, file)
 }
 
 fn assignment(text: &str) -> anyhow::Result<(String, KnobValue)> {

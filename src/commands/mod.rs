@@ -62,7 +62,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Compare(args) => compare::run(&args, &global),
         Command::Export(args) => export::run(&args, &global),
         Command::Check(args) => check::run(&args, &global),
-        Command::Trace(args) => trace::run(&args),
+        Command::Trace(args) => trace::run(&args, &global),
         Command::Tasks => tasks::run(&global),
         Command::NewTask(args) => new_task::run(&args, &global),
         Command::Doctor => doctor::run(&global),
@@ -77,7 +77,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Ok(Exit::Interrupted) => ExitCode::from(130),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "error: {error:#}");
+            let _ = writeln!(io::stderr(), "error: {}", told(&error));
             ExitCode::from(2)
         }
     }
@@ -95,7 +95,7 @@ fn worker(args: &WorkerArgs) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(error) => {
-            note(&format!("error: {error:#}"));
+            note(&format!("error: {}", told(&error)));
             ExitCode::from(2)
         }
     }
@@ -123,6 +123,35 @@ fn write(file: &Path, content: impl AsRef<[u8]>) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder)
         .and_then(|()| std::fs::write(file, content))
         .with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// What a file holds, where it is text.
+fn text_of(bytes: Vec<u8>, file: &Path) -> anyhow::Result<String> {
+    String::from_utf8(bytes).map_err(|error| {
+        let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()]
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count();
+        anyhow::anyhow!("{} is not UTF-8 text (line {line})", file.display())
+    })
+}
+
+/// An error and its causes, without those whose words the one before has already.
+fn told(error: &anyhow::Error) -> String {
+    let mut told = String::new();
+    let mut before = String::new();
+    for cause in error.chain() {
+        let words = cause.to_string();
+        if before.contains(&words) {
+            continue;
+        }
+        if !told.is_empty() {
+            told.push_str(": ");
+        }
+        told.push_str(&words);
+        before = words;
+    }
+    told
 }
 
 /// A line for people beside the answer.

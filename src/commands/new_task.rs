@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use serde::Serialize;
 
-use super::{Exit, answer};
+use super::{Exit, answer, text_of};
 use crate::cli::{Global, NewTaskArgs};
 use crate::task::scaffold::new_task;
 
@@ -16,8 +16,10 @@ struct Made {
 }
 
 pub(super) fn run(args: &NewTaskArgs, global: &Global) -> anyhow::Result<Exit> {
-    let text = std::fs::read_to_string(&args.from)
+    let bytes = std::fs::read(&args.from)
         .with_context(|| format!("cannot read {}", args.from.display()))?;
+    let text = text_of(bytes, &args.from)?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let stem = args
         .from
         .file_stem()
@@ -27,23 +29,17 @@ pub(super) fn run(args: &NewTaskArgs, global: &Global) -> anyhow::Result<Exit> {
         Some(name) => name.clone(),
         None => stem.replace(['-', '.', ' '], "_"),
     };
-    let scaffold = new_task(&name, &text, &args.from)?;
+    let scaffold = new_task(&name, text, &args.from)?;
     let tasks = global
         .tasks
         .clone()
         .unwrap_or_else(|| Path::new("tasks").to_owned());
     let folder = scaffold.write(&tasks)?;
+    let next = scaffold.next(&tasks);
     let mut out = format!("made {}\nnext:\n", folder.display());
-    for step in &scaffold.next {
+    for step in &next {
         out.push_str(&format!("  - {step}\n"));
     }
-    answer(
-        global.json,
-        out,
-        &Made {
-            folder,
-            next: scaffold.next,
-        },
-    )?;
+    answer(global.json, out, &Made { folder, next })?;
     Ok(Exit::Success)
 }

@@ -20,6 +20,7 @@ struct Written {
 
 pub(super) fn run(args: &ReportArgs, global: &Global) -> anyhow::Result<Exit> {
     let mut written = Written::default();
+    let as_png = args.curve.as_deref().map(is_png).transpose()?;
     let of_one = args.html.is_some() || args.svg.is_some() || args.png.is_some();
     match &args.runs[..] {
         [run] if of_one => written.report(run, args)?,
@@ -29,14 +30,13 @@ pub(super) fn run(args: &ReportArgs, global: &Global) -> anyhow::Result<Exit> {
         ),
         [..] => {}
     }
-    if let Some(file) = &args.curve {
+    if let (Some(file), Some(as_png)) = (&args.curve, as_png) {
         let runs = args
             .runs
             .iter()
             .map(|run| StoredRun::open(run))
             .collect::<Result<Vec<_>, _>>()?;
         let picture = best_so_far(&runs)?;
-        let as_png = file.extension().is_some_and(|extension| extension == "png");
         match as_png {
             true => written.write(file.clone(), &png(&picture)?)?,
             false => written.write(file.clone(), picture.file().as_bytes())?,
@@ -49,6 +49,18 @@ pub(super) fn run(args: &ReportArgs, global: &Global) -> anyhow::Result<Exit> {
         .collect();
     answer(global.json, lines.join("\n"), &written)?;
     Ok(Exit::Success)
+}
+
+/// Whether a picture is to be a PNG, by its name; else it is an SVG.
+fn is_png(file: &Path) -> anyhow::Result<bool> {
+    match file.extension().and_then(|extension| extension.to_str()) {
+        Some("png") => Ok(true),
+        Some("svg") => Ok(false),
+        Some(_) | None => bail!(
+            "--curve {}: a picture's name ends in .svg or .png",
+            file.display()
+        ),
+    }
 }
 
 impl Written {

@@ -62,7 +62,8 @@ impl Source {
     /// Reads a source. Its holes may use every name they mention and its default setting is valid;
     /// whether the rendering is PTX is seen later. Every error found is told, each with its line.
     pub fn parse(text: &str) -> Result<Self, SourceError> {
-        let text: Arc<str> = text.into();
+        // Editors put a byte order mark before the first line; no column counts it.
+        let text: Arc<str> = text.strip_prefix('\u{feff}').unwrap_or(text).into();
         let (header, body_line, mut findings) = header::parse(&text);
         let has_body = (body_line as usize) <= text.lines().count();
         let template = match has_body.then(|| Template::new(&text, body_line, &header)) {
@@ -137,7 +138,11 @@ impl Source {
     pub fn render(&self, point: &Point) -> Result<Candidate, SourceError> {
         let fail = |finding| SourceError::new(&self.text, vec![finding]);
         let Some(template) = &self.template else {
-            let message = "the source has a header but no code".to_owned();
+            let message = match self.text.trim().is_empty() {
+                true => "the source is empty",
+                false => "the source has a header but no code",
+            };
+            let message = message.to_owned();
             return Err(fail(Finding::at_line("template", None, message)));
         };
         self.space

@@ -156,6 +156,11 @@ impl RunWriter {
 
     /// Opens a run folder to go on with it, and hands back what happened so far.
     pub fn resume(folder: &Path) -> Result<(Self, Vec<Line>), StoreError> {
+        if folder.is_file() {
+            return Err(StoreError::NoFolder {
+                path: folder.to_owned(),
+            });
+        }
         let config = read_config(folder)?;
         let lock = lock(folder)?;
         let objects = Objects::open(folder.join("objects"))?;
@@ -204,9 +209,15 @@ pub enum StoreError {
         /// The folder.
         path: PathBuf,
     },
-    /// The same for a trace.
-    #[error("{} is there already; name another file", path.display())]
+    /// A trace is never overwritten.
+    #[error("{} is there already; name another file with --to", path.display())]
     TraceExists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A trace is no folder to go on in.
+    #[error("{} is a trace; a run goes on in the folder that it was made from", path.display())]
+    NoFolder {
         /// The file.
         path: PathBuf,
     },

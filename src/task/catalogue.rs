@@ -84,11 +84,7 @@ impl Catalogue {
         if let Some(tasks) = &self.folder {
             let folder = tasks.join(name);
             if is_plain(name) && folder.join("task.toml").is_file() {
-                let spaces = tasks.parent().map_or_else(
-                    || PathBuf::from("../search_spaces"),
-                    |parent| parent.join("search_spaces"),
-                );
-                return Self::folder_task(name, &folder, &spaces.join(name));
+                return Self::folder_task(name, &folder, &spaces_of(tasks).join(name));
             }
         }
         if let Some(dir) = TASKS.get_dir(name).filter(|_| is_plain(name)) {
@@ -142,6 +138,14 @@ impl Catalogue {
             spaces_label: spaces,
             spaces: read_optional(spaces)?,
         })
+    }
+}
+
+/// Where the spaces of a folder of tasks lie: beside it, however its path is written.
+pub(super) fn spaces_of(tasks: &Path) -> PathBuf {
+    match tasks.file_name() {
+        Some(_) => tasks.with_file_name("search_spaces"),
+        None => tasks.join("../search_spaces"),
     }
 }
 
@@ -335,7 +339,7 @@ fn ptx_files(
 }
 
 fn text(path: &Path, bytes: Vec<u8>) -> Result<Arc<str>, TaskError> {
-    String::from_utf8(bytes).map(Arc::from).map_err(|error| {
+    let text = String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..valid]
             .iter()
@@ -348,7 +352,9 @@ fn text(path: &Path, bytes: Vec<u8>) -> Result<Arc<str>, TaskError> {
             "this is not UTF-8 text",
             "save the file as UTF-8",
         )
-    })
+    })?;
+    // editors put a byte order mark before the first line
+    Ok(Arc::from(text.strip_prefix('\u{feff}').unwrap_or(&text)))
 }
 
 /// The files directly in `folder`, hidden ones left out.

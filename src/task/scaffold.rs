@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::catalogue::spaces_of;
 use super::error::TaskError;
 use crate::ptx::ir::{
     Block, Function, FunctionKind, Instruction, Item, Operand, Statement, Variable,
@@ -20,8 +21,6 @@ pub struct Scaffold {
     pub name: String,
     /// File names and texts.
     pub files: Vec<(&'static str, String)>,
-    /// What to do next, a sentence each.
-    pub next: Vec<String>,
 }
 
 /// Makes a task called `name` of the PTX in `text`; `from` is where that was read, for messages.
@@ -110,23 +109,40 @@ pub fn new_task(name: &str, text: &str, from: &Path) -> Result<Scaffold, TaskErr
             ("seed.ptx", seed),
             ("reference.py", reference(&params)),
         ],
-        next: vec![
-            format!(
-                "read every `# CHECK:` in {name}/task.toml: shapes, sizes, roles, tolerance and cost are guesses"
-            ),
-            format!("check the `//@ launch` lines at the top of {name}/seed.ptx"),
-            format!(
-                "write the computation in {name}/reference.py (float64, from the inputs as they are)"
-            ),
-            format!("run `warptree eval {name} {name}/seed.ptx` until the seed is judged correct"),
-            format!(
-                "put a source with knobs in search_spaces/{name}/ beside the tasks folder, then `warptree search {name}`"
-            ),
-        ],
     })
 }
 
 impl Scaffold {
+    /// What to do next when it was written to `tasks`, a sentence each. The commands work where this program ran.
+    pub fn next(&self, tasks: &Path) -> Vec<String> {
+        let name = &self.name;
+        let folder = tasks.join(name);
+        let folder = folder.display();
+        let spaces = spaces_of(tasks).join(name);
+        let named = if tasks == Path::new("tasks") {
+            String::new()
+        } else {
+            format!(" --tasks {}", tasks.display())
+        };
+        vec![
+            format!(
+                "read every `# CHECK:` in {folder}/task.toml: shapes, sizes, roles, tolerance and cost are guesses"
+            ),
+            format!("check the `//@ launch` lines at the top of {folder}/seed.ptx"),
+            format!(
+                "write the computation in {folder}/reference.py (float64, from the inputs as they are; it needs \
+                 Python with NumPy)"
+            ),
+            format!(
+                "run `warptree eval {name} {folder}/seed.ptx{named}` until the seed is judged correct"
+            ),
+            format!(
+                "put a source with knobs in {}/, then `warptree search {name}{named}`",
+                spaces.display()
+            ),
+        ]
+    }
+
     /// Writes the files to `tasks/<name>/`, which must not be there yet, and gives that folder.
     pub fn write(&self, tasks: &Path) -> Result<PathBuf, TaskError> {
         let folder = tasks.join(&self.name);
@@ -391,7 +407,7 @@ math = \"ieee\"  # CHECK: or \"fast\" where approximate functions are fine
 cases = [\"normal\"]  # CHECK: also spiky, integers, large, small, special
 "
     );
-    let mut buffers = 0;
+    let mut bytes = 0;
     for param in params {
         let (role, check) = match param.kind {
             GuessKind::Scalar => ("scalar", "a number passed by value?"),
@@ -407,7 +423,8 @@ cases = [\"normal\"]  # CHECK: also spiky, integers, large, small, special
             let value = if integer { "n" } else { "1" };
             format!("value = \"{value}\"  # CHECK: an expression over the sizes")
         } else {
-            buffers += 1;
+            let bits = param.dtype.trim_start_matches(char::is_alphabetic);
+            bytes += bits.parse().map_or(1, |bits: u64| bits / 8);
             "shape = [\"n\"]  # CHECK: extents, outermost first".to_owned()
         };
         let _infallible = write!(
@@ -450,7 +467,7 @@ command = [\"python3\", \"reference.py\"]
 [cost]
 flops = \"n\"  # CHECK: nominal operations of one call, a fused multiply-add counting two
 flops_min = \"0\"  # CHECK: the least any honest algorithm does
-bytes = \"{buffers} * n\"  # CHECK: each input read once, each output written once
+bytes = \"{bytes} * n\"  # CHECK: each input read once, each output written once
 "
     );
     text

@@ -326,3 +326,11 @@ fn candidate_ids() {
         assert_ne!(id(&text.replace(from, to)), original, "{from} → {to}");
     }
 }
+
+/// Editors put a byte order mark before the first line.
+#[test]
+fn a_byte_order_mark_is_no_code() {
+    let text = "//@ launch k grid=(1) block=(1) args=(x)\n.version 8.0\n";
+    let marked = Source::parse(&format!("\u{feff}{text}")).expect("parses");
+    assert_eq!(&*marked.text, text);
+}
