@@ -32,11 +32,16 @@ pub(super) fn run(args: &BenchArgs, global: &Global) -> anyhow::Result<Exit> {
     let catalogue = Catalogue::open(global.tasks.as_deref())?;
     let suite = catalogue.suite(&args.suite)?;
     let (chosen, left_out) = chosen(&suite, &args.tasks_only)?;
-    let model = search::model_config(&args.model).map(|model| of_task(model, chosen.first()));
+    let model = search::model_config(&args.model)?;
+    let first = model.clone().map(|model| of_task(model, chosen.first()));
+    if let Some(first) = &first {
+        session::check_model(first)?;
+    }
     let bench = Bench {
         args,
         global,
-        budget: model.as_ref().map(session::budget).transpose()?,
+        budget: first.as_ref().map(session::budget).transpose()?,
+        model,
         stop: search::stop_rules(
             &LimitArgs {
                 budget: args.budget,
@@ -159,7 +164,9 @@ struct Bench<'a> {
     global: &'a Global,
     stop: StopRules,
     proposers: Vec<ProposerKind>,
-    /// What the model may cost on all tasks together, earlier sessions included.
+    /// As named for all tasks.
+    model: Option<ModelConfig>,
+    /// What it may cost on all tasks together, earlier sessions included.
     budget: Option<Arc<Budget>>,
 }
 
@@ -173,7 +180,8 @@ impl Bench<'_> {
     }
 
     fn model(&self, task: &Task) -> Option<ModelConfig> {
-        search::model_config(&self.args.model).map(|model| of_task(model, Some(&task.name)))
+        let model = self.model.clone();
+        model.map(|model| of_task(model, Some(&task.name)))
     }
 
     /// A run that is there already must be what is asked for now: results of both would stand in one table.

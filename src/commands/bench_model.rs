@@ -48,7 +48,7 @@ pub(super) fn run(args: &BenchArgs, turns: u32, global: &Global) -> anyhow::Resu
     let catalogue = Catalogue::open(global.tasks.as_deref())?;
     let suite = catalogue.suite(&args.suite)?;
     let (names, _) = chosen(&suite, &args.tasks_only)?;
-    let model = search::model_config(&args.model).context("--turns needs --model")?;
+    let model = search::model_config(&args.model)?.context("--turns needs --model")?;
     let first = of_task(model.clone(), names.first());
     session::check_model(&first)?;
     // hard over all tasks together, earlier sessions included

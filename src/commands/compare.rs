@@ -30,7 +30,7 @@ const DEFAULT_BUDGET: u64 = 60;
 
 pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
     let interrupt = super::on_interrupt()?;
-    let model = search::model_config(&args.model);
+    let model = search::model_config(&args.model)?;
     if model.is_none()
         && let Some(method) = args.methods.iter().find(|method| method.needs_model())
     {
@@ -38,6 +38,20 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
             "method {} asks a model: name one with --model",
             method.name()
         );
+    }
+    let asking: Vec<String> = args
+        .methods
+        .iter()
+        .filter(|method| method.asks_model())
+        .flat_map(|method| (0..args.seeds).map(|seed| Bench::name(*method, seed)))
+        .collect();
+    let first = match (&model, asking.first()) {
+        (Some(model), Some(first)) => Some(of_series(model, first)),
+        (Some(_) | None, _) => None,
+    };
+    // what cannot work is told before baselines are measured, which may take an hour
+    if let Some(first) = &first {
+        session::check_model(first)?;
     }
     let budget = budget(args)?;
     let file = args.out.join(MEASURED);
@@ -97,17 +111,8 @@ pub(super) fn run(args: &CompareArgs, global: &Global) -> anyhow::Result<Exit> {
         model.clone().map(without_limits),
         StopRules::default(),
     )?;
-    let asking: Vec<String> = args
-        .methods
-        .iter()
-        .filter(|method| method.asks_model())
-        .flat_map(|method| (0..args.seeds).map(|seed| Bench::name(*method, seed)))
-        .collect();
     // hard over all series together, earlier sessions included
-    let purse = match (&model, asking.first()) {
-        (Some(model), Some(first)) => Some(session::budget(&of_series(model, first))?),
-        (Some(_) | None, _) => None,
-    };
+    let purse = first.as_ref().map(session::budget).transpose()?;
     if let Some(purse) = &purse {
         for series in &asking {
             llm::recall(&args.out.join(series).join(llm::RECORDING), purse)?;

@@ -26,7 +26,7 @@ const PLATEAU_IMPROVEMENT: f64 = 0.005;
 pub(super) fn run(args: SearchArgs, global: &Global) -> anyhow::Result<Exit> {
     let interrupt = super::on_interrupt()?;
     // What cannot work is told before baselines are measured, which may take an hour.
-    let model = model_config(&args.model);
+    let model = model_config(&args.model)?;
     if let Some(model) = &model {
         session::check_model(model)?;
     }
@@ -210,23 +210,60 @@ pub(super) fn stop_rules(limits: &LimitArgs, baseline: Option<Nanos>) -> anyhow:
     })
 }
 
-/// The model that is named, if any.
-pub(super) fn model_config(args: &ModelArgs) -> Option<ModelConfig> {
-    args.model.clone().map(|name| ModelConfig {
+/// The model that is named, if any; what is said of a model that is not is an error.
+pub(super) fn model_config(args: &ModelArgs) -> anyhow::Result<Option<ModelConfig>> {
+    let ModelArgs {
+        model,
+        base_url,
+        api,
+        max_calls,
+        max_tokens,
+        max_dollars,
+        prices,
+        rpm,
+        tpm,
+        reply_tokens,
+        call_timeout,
+        idle_timeout,
+        prompts,
+    } = args.clone();
+    let Some(name) = model else {
+        let given = [
+            ("--base-url", base_url.is_some()),
+            ("--api", api.is_some()),
+            ("--max-calls", max_calls.is_some()),
+            ("--max-tokens", max_tokens.is_some()),
+            ("--max-dollars", max_dollars.is_some()),
+            ("--prices", prices.is_some()),
+            ("--rpm", rpm.is_some()),
+            ("--tpm", tpm.is_some()),
+            ("--reply-tokens", reply_tokens.is_some()),
+            ("--call-timeout", call_timeout.is_some()),
+            ("--idle-timeout", idle_timeout.is_some()),
+            ("--prompts", prompts.is_some()),
+        ];
+        return match given.iter().find(|(_, given)| *given) {
+            Some((option, _)) => {
+                bail!("{option} is about a model, and none is named: add --model MODEL")
+            }
+            None => Ok(None),
+        };
+    };
+    Ok(Some(ModelConfig {
         name,
-        base_url: args.base_url.clone(),
-        max_calls: args.max_calls,
-        max_tokens: args.max_tokens,
-        max_dollars: args.max_dollars,
-        prices: args.prices.clone(),
-        api: args.api,
-        rpm: args.rpm,
-        tpm: args.tpm,
-        reply_tokens: args.reply_tokens,
-        call_timeout_s: args.call_timeout.map(|time| time.as_secs()),
-        idle_timeout_s: args.idle_timeout.map(|time| time.as_secs()),
-        prompts: args.prompts.clone(),
-    })
+        base_url,
+        max_calls,
+        max_tokens,
+        max_dollars,
+        prices,
+        api,
+        rpm,
+        tpm,
+        reply_tokens,
+        call_timeout_s: call_timeout.map(|time| time.as_secs()),
+        idle_timeout_s: idle_timeout.map(|time| time.as_secs()),
+        prompts,
+    }))
 }
 
 /// Who proposes: as asked, else everybody there is. A table of settings has no PTX to rewrite.

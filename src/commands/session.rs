@@ -147,13 +147,14 @@ pub(super) fn open_model(
     })
 }
 
-/// Opens a model's client and throws it away: a budget without a price, a missing key or file is told before
-/// anything is judged.
+/// Opens a model's client and throws it away: a budget without a price, a missing key, file or program, prompts
+/// that are none are told before anything is judged.
 pub(super) fn check_model(model: &ModelConfig) -> anyhow::Result<()> {
-    if !model.name.starts_with("replay:") {
-        let options = options(model, &budget(model)?);
-        llm::open(&model.name, model.base_url.as_deref(), &options)?;
+    if let Some(folder) = &model.prompts {
+        ModelProposer::check_prompts(folder)?;
     }
+    let options = options(model, &budget(model)?);
+    llm::open(&model.name, model.base_url.as_deref(), &options)?;
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 //! prompt or a reply becomes part of the command line.
 
 use std::io::ErrorKind;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -27,6 +28,13 @@ impl CommandModel {
         let program = words.next().ok_or_else(|| ChatError::Configuration {
             message: "--model cmd: names no program; write cmd:PROGRAM".to_owned(),
         })?;
+        if !is_there(&program) {
+            return Err(ChatError::Configuration {
+                message: format!(
+                    "--model cmd:{line}: `{program}` is not there; give the path of an executable file"
+                ),
+            });
+        }
         Ok(Self {
             name: format!("cmd:{line}"),
             program,
@@ -34,6 +42,17 @@ impl CommandModel {
             time,
         })
     }
+}
+
+/// Whether a program can be found as the system will look for it: told before anything is judged.
+fn is_there(program: &str) -> bool {
+    if Path::new(program).components().count() > 1 {
+        return Path::new(program).is_file();
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).any(|folder| {
+        folder.join(program).is_file() || folder.join(format!("{program}.exe")).is_file()
+    })
 }
 
 impl Chat for CommandModel {

@@ -1,6 +1,7 @@
 //! Repeats attempts that failed in passing, waiting longer each time, as long as the server asks and no
 //! longer than the policy allows. It never repeats a refusal, and never without end.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
@@ -50,11 +51,35 @@ impl RetryPolicy {
 pub(super) struct Retrying {
     inner: Box<dyn Chat>,
     policy: RetryPolicy,
+    /// How the last call failed, until one succeeds: failures that used a budget up are the cause, not its end.
+    failed: Mutex<Option<String>>,
 }
 
 impl Retrying {
     pub(super) fn new(inner: Box<dyn Chat>, policy: RetryPolicy) -> Self {
-        Self { inner, policy }
+        Self {
+            inner,
+            policy,
+            failed: Mutex::default(),
+        }
+    }
+
+    /// One call; a spent budget tells how the call before it failed.
+    fn ask(&self, request: &ChatRequest, tally: &mut Tally) -> Result<ChatReply, ChatError> {
+        let answer = self.inner.complete(request, tally);
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        match answer {
+            Err(ChatError::Exhausted { message }) => Err(ChatError::Exhausted {
+                message: match &*failed {
+                    Some(failed) => format!("{message}; the last call failed: {failed}"),
+                    None => message,
+                },
+            }),
+            answer => {
+                *failed = answer.as_ref().err().map(ToString::to_string);
+                answer
+            }
+        }
     }
 }
 
@@ -69,7 +94,7 @@ impl Chat for Retrying {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let (message, asked) = match self.inner.complete(request, tally) {
+            let (message, asked) = match self.ask(request, tally) {
                 Err(ChatError::Transient {
                     message,
                     retry_after_ms,
@@ -105,7 +130,6 @@ impl Chat for Retrying {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
     use std::time::Instant;
 
     use super::*;
@@ -136,7 +160,7 @@ mod tests {
         }
     }
 
-    fn after(errors: Vec<ChatError>, attempts: u32) -> Result<ChatReply, ChatError> {
+    fn retrying(errors: Vec<ChatError>, attempts: u32) -> Retrying {
         let policy = RetryPolicy {
             attempts,
             min_delay: Duration::from_millis(1),
@@ -145,7 +169,11 @@ mod tests {
         let inner = Fails {
             left: Mutex::new(errors),
         };
-        Retrying::new(Box::new(inner), policy).complete(&question("q"), &mut Tally::default())
+        Retrying::new(Box::new(inner), policy)
+    }
+
+    fn after(errors: Vec<ChatError>, attempts: u32) -> Result<ChatReply, ChatError> {
+        retrying(errors, attempts).complete(&question("q"), &mut Tally::default())
     }
 
     #[test]
@@ -158,6 +186,23 @@ mod tests {
                 message: "busy".to_owned()
             })
         );
+    }
+
+    #[test]
+    fn what_used_the_budget_up_is_told() {
+        let spent = |message: &str| ChatError::Exhausted {
+            message: message.to_owned(),
+        };
+        assert_eq!(
+            after(vec![spent("spent"), busy(None)], 3),
+            Err(spent("spent; the last call failed: busy"))
+        );
+        assert_eq!(after(vec![spent("spent")], 3), Err(spent("spent")));
+        let given_up = retrying(vec![spent("spent"), busy(None)], 1);
+        let ask = || given_up.complete(&question("q"), &mut Tally::default());
+        assert!(matches!(ask(), Err(ChatError::Unreachable { .. })));
+        let told = spent("spent; the last call failed: busy");
+        assert_eq!(ask(), Err(told), "the next question tells it too");
     }
 
     #[test]

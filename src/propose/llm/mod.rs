@@ -67,6 +67,12 @@ impl ModelProposer {
         Ok(Self { prompts, ..self })
     }
 
+    /// Whether [`Self::with_prompts`] can take `folder`.
+    pub fn check_prompts(folder: &Path) -> Result<(), ProposeError> {
+        let read = Prompts::with_folder(folder).map_err(ProposeError::Unavailable);
+        read.map(drop)
+    }
+
     fn prompt(&self, request: &ProposalRequest<'_>, limit: usize) -> Result<Prompt, ProposeError> {
         self.prompts
             .fill(request, &self.gpu, limit)
