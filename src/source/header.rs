@@ -445,23 +445,12 @@ fn expression(text: Placed<String>) -> Result<Placed<Expr>, Finding> {
 }
 
 fn dtype(word: Placed<String>) -> Result<DType, Finding> {
-    const ALL: [DType; 9] = [
-        DType::F64,
-        DType::F32,
-        DType::F16,
-        DType::Bf16,
-        DType::I32,
-        DType::U32,
-        DType::I64,
-        DType::U64,
-        DType::U8,
-    ];
-    let name = |dtype: DType| format!("{dtype:?}").to_lowercase();
-    ALL.into_iter()
-        .find(|&dtype| name(dtype) == word.value)
+    DType::ALL
+        .into_iter()
+        .find(|dtype| dtype.word() == word.value)
         .ok_or_else(|| {
             Finding::header(word.place, format!("`{}` is no element type", word.value))
-                .help(format!("types: {}", ALL.map(name).join(", ")))
+                .help(format!("types: {}", DType::ALL.map(DType::word).join(", ")))
         })
 }
 

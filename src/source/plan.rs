@@ -132,6 +132,42 @@ pub enum DType {
 }
 
 impl DType {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::F64,
+        Self::F32,
+        Self::F16,
+        Self::Bf16,
+        Self::I32,
+        Self::U32,
+        Self::I64,
+        Self::U64,
+        Self::U8,
+    ];
+
+    /// As sources and tasks write it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::F64 => "f64",
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::I32 => "i32",
+            Self::U32 => "u32",
+            Self::I64 => "i64",
+            Self::U64 => "u64",
+            Self::U8 => "u8",
+        }
+    }
+
+    /// Whether it is a floating-point type; the others are integers.
+    pub fn is_float(self) -> bool {
+        match self {
+            Self::F64 | Self::F32 | Self::F16 | Self::Bf16 => true,
+            Self::I32 | Self::U32 | Self::I64 | Self::U64 | Self::U8 => false,
+        }
+    }
+
     /// Bytes per element.
     pub fn size(self) -> u64 {
         match self {

@@ -64,13 +64,9 @@ impl Stream {
         case: InputCase,
         sum: Option<SumLength>,
     ) -> Self {
-        let float = match dtype {
-            DType::F64 | DType::F32 | DType::F16 | DType::Bf16 => true,
-            DType::I32 | DType::U32 | DType::I64 | DType::U64 | DType::U8 => false,
-        };
         let draw = match case {
             InputCase::Integers => integers(sum),
-            _ if !float => Draw::Uniform { bound: 1000 },
+            _ if !dtype.is_float() => Draw::Uniform { bound: 1000 },
             InputCase::Normal => Draw::Scaled(1.0),
             InputCase::Large => Draw::Scaled(1e4),
             InputCase::Small => Draw::Scaled(1e-4),
@@ -397,17 +393,6 @@ fn between(knots: &[f32; KNOTS + 1], interval: usize, fraction: u64) -> f32 {
 mod tests {
     use super::*;
 
-    const DTYPES: [DType; 9] = [
-        DType::F64,
-        DType::F32,
-        DType::F16,
-        DType::Bf16,
-        DType::I32,
-        DType::U32,
-        DType::I64,
-        DType::U64,
-        DType::U8,
-    ];
     const CASES: [InputCase; 6] = [
         InputCase::Normal,
         InputCase::Spiky,
@@ -430,7 +415,7 @@ mod tests {
 
     #[test]
     fn any_range_is_the_same_alone_as_in_the_whole() {
-        for dtype in DTYPES {
+        for dtype in DType::ALL {
             for case in CASES {
                 let stream = Stream::new(7, 1, dtype, case, None);
                 let mut whole = vec![0; 500];

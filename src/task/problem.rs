@@ -103,7 +103,7 @@ impl Problem {
                 Role::Scalar => {
                     let text = param.value.as_deref().unwrap_or_default();
                     let value = match evaluate(task, size, text, Expr::value)? {
-                        Value::Int(value) if is_float(param.dtype) => Value::Float(value as f64),
+                        Value::Int(value) if param.dtype.is_float() => Value::Float(value as f64),
                         value => value,
                     };
                     scalars.push((param.name.clone(), value));
@@ -235,13 +235,6 @@ pub(super) fn significant_bits(dtype: DType) -> u32 {
         DType::I32 | DType::U32 => 32,
         DType::I64 | DType::U64 => 64,
         DType::U8 => 8,
-    }
-}
-
-fn is_float(dtype: DType) -> bool {
-    match dtype {
-        DType::F64 | DType::F32 | DType::F16 | DType::Bf16 => true,
-        DType::I32 | DType::U32 | DType::I64 | DType::U64 | DType::U8 => false,
     }
 }
 

@@ -9,7 +9,7 @@ use super::ProductJob;
 use super::protocol::{Call, Initial, Launch, Map, Param, Planned, Region, Role, Sample};
 use crate::device::{Buffer, Job, Sampled};
 use crate::ptx::ir::{FunctionKind, Item, Module, Variable};
-use crate::source::{Argument, DType};
+use crate::source::Argument;
 
 /// What a workspace holds when it is not cleared: NaN in every float type.
 const POISON: u8 = 0xff;
@@ -181,7 +181,7 @@ fn regions(buffers: &[Buffer], initial: &[Initial]) -> Vec<Region> {
                 Role::Output
             } else {
                 Role::Input {
-                    shiftable: is_float(buffer.dtype),
+                    shiftable: buffer.dtype.is_float(),
                 }
             },
             initial,
@@ -319,11 +319,4 @@ fn float(value: f64, param: &Declared<'_>) -> Result<Param, String> {
         _ => return Err(format!("{value} does not fit {}", param.describe())),
     };
     Ok(Param::Bytes(bytes))
-}
-
-fn is_float(dtype: DType) -> bool {
-    match dtype {
-        DType::F64 | DType::F32 | DType::F16 | DType::Bf16 => true,
-        DType::I32 | DType::U32 | DType::I64 | DType::U64 | DType::U8 => false,
-    }
 }

@@ -16,7 +16,6 @@ use super::engine::{Trouble, ran, resolve};
 use super::pack;
 use super::protocol::{self, Call, Frame, Initial, MAX_CHUNK, ProtocolError, Role};
 use crate::device::{Buffer, Contents, Job};
-use crate::source::DType;
 
 /// Raised whenever [`Step`] changes.
 const VERSION: u32 = 1;
@@ -105,9 +104,9 @@ pub fn write(path: &Path, ordinal: u32, jobs: &[Job<'_>]) -> Result<(), WriteErr
 fn write_contents(out: &mut impl Write, slot: u64, buffer: &Buffer) -> Result<(), WriteError> {
     let bytes = buffer.bytes.0;
     // repeating numbers is harmless, repeating indices or offsets may not be
-    let given = match buffer.dtype {
-        DType::F64 | DType::F32 | DType::F16 | DType::Bf16 => bytes.min(GIVEN),
-        DType::I32 | DType::U32 | DType::I64 | DType::U64 | DType::U8 => bytes,
+    let given = match buffer.dtype.is_float() {
+        true => bytes.min(GIVEN),
+        false => bytes,
     };
     let step = Step::Contents { slot, bytes, given };
     protocol::write_message(out, &step).map_err(io_error)?;
@@ -333,7 +332,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::source::{Argument, Launch, LaunchPlan};
+    use crate::source::{Argument, DType, Launch, LaunchPlan};
     use crate::units::Bytes;
 
     const PTX: &str = ".version 8.0\n.target sm_90a\n.address_size 64\n\

@@ -2,7 +2,6 @@
 
 use super::super::formula::Language;
 use crate::ptx::ir::Variable;
-use crate::source::DType;
 
 /// An integer `.param`: the least and largest value that fits, and the loader's type of its width.
 pub(super) fn integer_type(
@@ -71,13 +70,6 @@ pub(super) fn bound(value: i64, language: Language) -> String {
         (Language::Rust, i64::MIN) => "i64::MIN".to_owned(),
         (Language::Rust, i64::MAX) => "i64::MAX".to_owned(),
         (Language::Rust | Language::Python, _) => value.to_string(),
-    }
-}
-
-pub(super) fn is_float(dtype: DType) -> bool {
-    match dtype {
-        DType::F64 | DType::F32 | DType::F16 | DType::Bf16 => true,
-        DType::I32 | DType::U32 | DType::I64 | DType::U64 | DType::U8 => false,
     }
 }
 

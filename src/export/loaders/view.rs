@@ -9,9 +9,8 @@ use super::super::formula::Language;
 use super::LoaderError;
 use super::identifiers::identifiers;
 use super::lower::Lower;
-use super::number::is_float;
 use crate::expr::Expr;
-use crate::source::{Candidate, DType};
+use crate::source::Candidate;
 use crate::task::{Purpose, Role, Task};
 
 /// The one fact of the device that the judge lets launch formulas name.
@@ -191,7 +190,7 @@ impl View {
             .map(|param| {
                 let kind = match param.role {
                     Role::Input | Role::Output => ParamKind::Pointer,
-                    Role::Scalar if is_float(param.dtype) => ParamKind::Float,
+                    Role::Scalar if param.dtype.is_float() => ParamKind::Float,
                     Role::Scalar => ParamKind::Integer,
                 };
                 let mut example_bytes = 0;
@@ -207,7 +206,7 @@ impl View {
                             .ok_or_else(|| fail(format!("no size of `{}`", param.name)))?;
                     }
                 }
-                let dtype = word(param.dtype);
+                let dtype = param.dtype.word();
                 Ok(Param {
                     name: names[&param.name].clone(),
                     kind,
@@ -226,7 +225,7 @@ impl View {
         let formulas = candidate.formulas();
         let integers: Vec<&str> = passed
             .iter()
-            .filter(|param| param.role == Role::Scalar && !is_float(param.dtype))
+            .filter(|param| param.role == Role::Scalar && !param.dtype.is_float())
             .map(|param| param.name.as_str())
             .collect();
         let numbers = dims.iter().chain(&integers).copied();
@@ -240,7 +239,7 @@ impl View {
             pointers: named(&passed, |param| param.role != Role::Scalar, &names),
             floats: named(
                 &passed,
-                |param| param.role == Role::Scalar && is_float(param.dtype),
+                |param| param.role == Role::Scalar && param.dtype.is_float(),
                 &names,
             ),
             numbers: numbers
@@ -297,20 +296,6 @@ fn named(
         .filter(|param| wanted(param))
         .map(|param| (param.name.clone(), names[&param.name].clone()))
         .collect()
-}
-
-fn word(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F64 => "f64",
-        DType::F32 => "f32",
-        DType::F16 => "f16",
-        DType::Bf16 => "bf16",
-        DType::I32 => "i32",
-        DType::U32 => "u32",
-        DType::I64 => "i64",
-        DType::U64 => "u64",
-        DType::U8 => "u8",
-    }
 }
 
 /// A task's name as a part of names in C++ and Rust: `gemm_bf16@M=16` as `gemm_bf16_M_16`.

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::device::Gpu;
 use crate::expr::Expr;
 use crate::propose::{Ask, ProposalRequest};
-use crate::source::{DType, KnobValue, Setting, Source};
+use crate::source::{KnobValue, Setting, Source};
 use crate::task::{MathMode, Param, Purpose, Role, Task, Tolerance};
 use crate::units::{Nanos, SmArch};
 use crate::verdict::{Verdict, feedback};
@@ -368,7 +368,7 @@ fn task_words(task: &Task, gpu: &Gpu) -> TaskWords {
 }
 
 fn param_words(param: &Param) -> ParamWords {
-    let dtype = dtype_word(param.dtype);
+    let dtype = param.dtype.word();
     let shape = if param.shape.is_empty() {
         String::new()
     } else {
@@ -399,15 +399,12 @@ fn tolerance_words(tolerance: &Tolerance) -> String {
             rounded,
         } => {
             let factor = rounded.map_or_else(String::new, |dtype| {
-                format!(
-                    ", one factor of each may be rounded to {}",
-                    dtype_word(dtype)
-                )
+                format!(", one factor of each may be rounded to {}", dtype.word())
             });
             format!(
                 "a sum of {length} terms accumulated in {}, in any order{factor}; about the rounding error of such \
                  a sum.",
-                dtype_word(*accumulate)
+                accumulate.word()
             )
         }
         Tolerance::Pointwise { ulps, absolute } => {
@@ -536,10 +533,6 @@ fn value_word(value: &KnobValue) -> String {
         KnobValue::Int(value) => value.to_string(),
         KnobValue::Text(text) => format!("{text:?}"),
     }
-}
-
-fn dtype_word(dtype: DType) -> String {
-    format!("{dtype:?}").to_lowercase()
 }
 
 /// The text with line numbers, in at most `limit` bytes: where it is longer its middle is left out.

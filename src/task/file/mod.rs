@@ -23,7 +23,6 @@ use super::{
     TargetInstruction, Tolerance,
 };
 use crate::expr::{Expr, ExprError};
-use crate::source::DType;
 use crate::units::SmArch;
 use raw::Raw;
 
@@ -206,13 +205,6 @@ impl Checker<'_> {
 
     fn at(&self, span: Range<usize>, message: impl Display, help: impl Display) -> TaskError {
         TaskError::at(self.path, self.text, span, message, help)
-    }
-}
-
-fn is_float(dtype: DType) -> bool {
-    match dtype {
-        DType::F64 | DType::F32 | DType::F16 | DType::Bf16 => true,
-        DType::I32 | DType::U32 | DType::I64 | DType::U64 | DType::U8 => false,
     }
 }
 

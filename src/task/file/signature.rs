@@ -8,7 +8,7 @@ use toml::Spanned;
 use super::super::error::TaskError;
 use super::super::{Param, Purpose, Role, Size};
 use super::raw::RawParam;
-use super::{Checker, LARGEST_PROBLEM, is_float, is_identifier, owned};
+use super::{Checker, LARGEST_PROBLEM, is_identifier, owned};
 use crate::expr::Expr;
 
 /// Smoke and edge sizes run in the simulator, with every output compared.
@@ -78,7 +78,7 @@ impl Checker<'_> {
                         ));
                     }
                     match &param.value {
-                        Some(value) if is_float(param.dtype) => {
+                        Some(value) if param.dtype.is_float() => {
                             self.number(value, sizes, |_, _| Ok(()))?;
                         }
                         Some(value) => self.integer(value, sizes, |_, _| Ok(()))?,

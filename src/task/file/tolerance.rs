@@ -7,8 +7,8 @@ use toml::Spanned;
 
 use super::super::error::TaskError;
 use super::super::{Param, Size, Tolerance};
+use super::Checker;
 use super::raw::{Kind, Raw, RawTolerance};
-use super::{Checker, is_float};
 use crate::source::DType;
 
 impl Checker<'_> {
@@ -99,7 +99,7 @@ impl Checker<'_> {
         };
         if !matches!(t.kind, Kind::Exact)
             && let Some(dtype) = dtype
-            && !is_float(dtype)
+            && !dtype.is_float()
         {
             return Err(self.at(
                 raw.span(),
@@ -123,7 +123,7 @@ impl Checker<'_> {
                     (t.rounded.as_ref(), "factor"),
                 ] {
                     if let Some(dtype) = dtype
-                        && !is_float(*dtype.get_ref())
+                        && !dtype.get_ref().is_float()
                     {
                         return Err(self.at(
                             dtype.span(),
