@@ -9,7 +9,7 @@ use super::header::free_prefix;
 use super::kernel::Kernel;
 use super::memory::is_pure;
 use super::rename::renamed;
-use crate::ptx::edit::Edit;
+use crate::ptx::edit::{Edit, apply};
 use crate::ptx::ir::{Operand, Span};
 
 /// What a rewrite did to one counted loop.
@@ -19,6 +19,16 @@ pub(super) struct Carried {
     pub(super) declared: Vec<String>,
     /// Loads or products that it is about.
     pub(super) count: usize,
+}
+
+/// Code around a loop's body.
+pub(super) struct Code {
+    /// Before the loop.
+    pub(super) before: String,
+    /// At the top of each turn.
+    pub(super) top: String,
+    /// Before the branch back.
+    pub(super) bottom: String,
 }
 
 /// Rewrites every counted loop that `rewritten` takes, given a prefix for its registers and a label for its
@@ -169,8 +179,46 @@ impl<'k, 'm> Ahead<'k, 'm> {
         Some(name)
     }
 
+    /// The loop with these replacements, at offsets from its start, and `code` around them; its branch goes to
+    /// `label`. It is about `count` loads or products.
+    pub(super) fn carried(
+        &self,
+        subject: &Subject<'_>,
+        label: &str,
+        mut replaced: Vec<Edit>,
+        code: &Code,
+        count: usize,
+    ) -> Option<Carried> {
+        let counted = self.counted;
+        let Code {
+            before,
+            top,
+            bottom,
+        } = code;
+        let start = counted.span.start;
+        let branch = self.kernel.instruction(counted.range.end - 1).span;
+        let not = if counted.negated { "!" } else { "" };
+        replaced.push(Edit {
+            span: Span {
+                start: branch.start - start,
+                end: branch.end - start,
+            },
+            replacement: format!("{bottom}@{not}{} bra \t{label};", counted.predicate),
+        });
+        let body = apply(subject.text(counted.span), &replaced).ok()?;
+        let body = body.trim_start_matches('\n');
+        Some(Carried {
+            edit: Edit {
+                span: counted.span,
+                replacement: format!("\n{before}{label}:\n{top}{body}"),
+            },
+            declared: self.declarations(),
+            count,
+        })
+    }
+
     /// Declarations of all fresh registers, a line each.
-    pub(super) fn declarations(&self) -> Vec<String> {
+    fn declarations(&self) -> Vec<String> {
         let types = self.declared.iter();
         types
             .map(|(ty, names)| format!("\t.reg {ty} \t{};", names.join(", ")))

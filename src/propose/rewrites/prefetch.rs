@@ -4,13 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::carried::{Ahead, Carried, Slice, each_loop};
+use super::carried::{Ahead, Carried, Code, Slice, each_loop};
 use super::change::{Change, Subject};
 use super::counted::CountedLoop;
 use super::kernel::Kernel;
 use super::memory::{Effect, effect};
 use super::rename::renamed;
-use crate::ptx::edit::{Edit, apply};
+use crate::ptx::edit::Edit;
 use crate::ptx::ir::{Operand, Span};
 
 /// Loads of a turn; each takes a register or two.
@@ -103,24 +103,12 @@ fn prefetched(
         });
         bottom.push_str(&format!("@{not}{go} mov.b{bits} \t{here}, {coming};\n\t"));
     }
-    let branch = kernel.instruction(range.end - 1).span;
-    replaced.push(Edit {
-        span: Span {
-            start: branch.start - start,
-            end: branch.end - start,
-        },
-        replacement: format!("{bottom}@{not}{} bra \t{label};", counted.predicate),
-    });
-    let body = apply(subject.text(counted.span), &replaced).ok()?;
-    let edit = Edit {
-        span: counted.span,
-        replacement: format!("\n{before}{label}:\n{top}{}", body.trim_start_matches('\n')),
+    let code = Code {
+        before,
+        top,
+        bottom,
     };
-    Some(Carried {
-        edit,
-        declared: ahead.declarations(),
-        count: loads.len(),
-    })
+    ahead.carried(subject, label, replaced, &code, loads.len())
 }
 
 /// What the address of a load comes from, where the load may be made a turn early.

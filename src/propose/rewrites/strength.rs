@@ -2,11 +2,11 @@
 //! amount by a sum that is carried along: `x · c` grows by `step · c` each turn. In arithmetic modulo 2ⁿ that
 //! holds for every value, wrapping round included; a product of twice the width is left alone.
 
-use super::carried::{Ahead, Carried, each_loop};
+use super::carried::{Ahead, Carried, Code, each_loop};
 use super::change::{Change, Subject};
 use super::counted::CountedLoop;
 use super::kernel::Kernel;
-use crate::ptx::edit::{Edit, apply};
+use crate::ptx::edit::Edit;
 use crate::ptx::ir::{Immediate, Instruction, Operand, Span};
 
 pub(super) fn changes(subject: &Subject<'_>) -> Vec<Change> {
@@ -40,9 +40,7 @@ fn reduced(
     prefix: String,
     label: &str,
 ) -> Option<Carried> {
-    let range = counted.range.clone();
-    let products: Vec<Product<'_>> = range
-        .clone()
+    let products: Vec<Product<'_>> = (counted.range.clone())
         .filter_map(|index| product(kernel, counted, index))
         .collect();
     if products.is_empty() {
@@ -85,25 +83,12 @@ fn reduced(
         });
         bottom.push_str(&format!("add.s{bits} \t{carried}, {carried}, {grows};\n\t"));
     }
-    let branch = kernel.instruction(range.end - 1).span;
-    let not = if counted.negated { "!" } else { "" };
-    replaced.push(Edit {
-        span: Span {
-            start: branch.start - start,
-            end: branch.end - start,
-        },
-        replacement: format!("{bottom}@{not}{} bra \t{label};", counted.predicate),
-    });
-    let body = apply(subject.text(counted.span), &replaced).ok()?;
-    let edit = Edit {
-        span: counted.span,
-        replacement: format!("\n{before}{label}:\n{}", body.trim_start_matches('\n')),
+    let code = Code {
+        before,
+        top: String::new(),
+        bottom,
     };
-    Some(Carried {
-        edit,
-        declared: ahead.declarations(),
-        count: products.len(),
-    })
+    ahead.carried(subject, label, replaced, &code, products.len())
 }
 
 fn product<'m>(
