@@ -5,6 +5,8 @@
 mod convert;
 mod small;
 
+use std::ops::{Add, Div, Mul, Sub};
+
 use rustc_apfloat::ieee::{BFloat, Double, Half, Quad, Single};
 use rustc_apfloat::{Float, FloatConvert, Round};
 
@@ -258,20 +260,7 @@ fn native(format: Format, op: FloatOp, a: u64, b: u64) -> Option<u64> {
     match format {
         Format::F32 => {
             let (a, b) = (f32::from_bits(a as u32), f32::from_bits(b as u32));
-            let r = match op {
-                FloatOp::Add => a + b,
-                FloatOp::Sub => a - b,
-                FloatOp::Mul => a * b,
-                FloatOp::Div => a / b,
-                FloatOp::Min
-                | FloatOp::Max
-                | FloatOp::MinNan
-                | FloatOp::MaxNan
-                | FloatOp::MinXorsign
-                | FloatOp::MaxXorsign
-                | FloatOp::MinNanXorsign
-                | FloatOp::MaxNanXorsign => return None,
-            };
+            let r = arithmetic(op, a, b)?;
             Some(if r.is_nan() {
                 format.nan()
             } else {
@@ -280,20 +269,7 @@ fn native(format: Format, op: FloatOp, a: u64, b: u64) -> Option<u64> {
         }
         Format::F64 => {
             let (a, b) = (f64::from_bits(a), f64::from_bits(b));
-            let r = match op {
-                FloatOp::Add => a + b,
-                FloatOp::Sub => a - b,
-                FloatOp::Mul => a * b,
-                FloatOp::Div => a / b,
-                FloatOp::Min
-                | FloatOp::Max
-                | FloatOp::MinNan
-                | FloatOp::MaxNan
-                | FloatOp::MinXorsign
-                | FloatOp::MaxXorsign
-                | FloatOp::MinNanXorsign
-                | FloatOp::MaxNanXorsign => return None,
-            };
+            let r = arithmetic(op, a, b)?;
             Some(if r.is_nan() {
                 format.invalid()
             } else {
@@ -301,6 +277,27 @@ fn native(format: Format, op: FloatOp, a: u64, b: u64) -> Option<u64> {
             })
         }
         Format::F16 | Format::Bf16 => None,
+    }
+}
+
+/// The four operations of the host; `None` for the extrema, which have their own rules.
+fn arithmetic<F>(op: FloatOp, a: F, b: F) -> Option<F>
+where
+    F: Add<Output = F> + Sub<Output = F> + Mul<Output = F> + Div<Output = F>,
+{
+    match op {
+        FloatOp::Add => Some(a + b),
+        FloatOp::Sub => Some(a - b),
+        FloatOp::Mul => Some(a * b),
+        FloatOp::Div => Some(a / b),
+        FloatOp::Min
+        | FloatOp::Max
+        | FloatOp::MinNan
+        | FloatOp::MaxNan
+        | FloatOp::MinXorsign
+        | FloatOp::MaxXorsign
+        | FloatOp::MinNanXorsign
+        | FloatOp::MaxNanXorsign => None,
     }
 }
 
