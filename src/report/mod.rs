@@ -4,6 +4,7 @@
 mod baselines;
 pub mod chart;
 mod checks;
+mod csv;
 mod curves;
 mod page;
 mod progress;

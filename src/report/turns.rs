@@ -6,6 +6,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::csv::csv;
 use crate::driver::trajectory::Turn;
 use crate::llm::Spent;
 use crate::units::{Nanos, counted};
@@ -183,7 +184,6 @@ fn by_turn(turns: &[Turn], wanted: u32, baseline: Option<Nanos>) -> Vec<ByTurn> 
 impl TurnsReport {
     /// One line a task and turn.
     pub fn csv(&self) -> String {
-        let mut rows = csv::Writer::from_writer(Vec::new());
         let header = [
             "task",
             "turn",
@@ -194,7 +194,7 @@ impl TurnsReport {
             "best_speedup",
             "mean_speedup",
         ];
-        let mut lines = vec![header.map(str::to_owned)];
+        let mut lines = Vec::new();
         let number =
             |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.6}"));
         for task in &self.tasks {
@@ -211,12 +211,7 @@ impl TurnsReport {
                 ]);
             }
         }
-        for line in lines {
-            rows.write_record(&line)
-                .expect("invariant: a vector takes every record of equal length");
-        }
-        let bytes = rows.into_inner().expect("invariant: a vector is flushed");
-        String::from_utf8(bytes).expect("invariant: text was written")
+        csv(header, lines)
     }
 }
 

@@ -3,13 +3,13 @@
 use std::fmt;
 
 use super::{Best, Overs, State, SuiteReport, TaskResult, Total, Totals};
+use crate::report::csv::csv;
 use crate::units::counted;
 use crate::verdict::{Denominator, InstructionScore, SPILL_ALLOWANCE};
 
 impl SuiteReport {
     /// One line a task.
     pub fn tasks_csv(&self) -> String {
-        let mut rows = csv::Writer::from_writer(Vec::new());
         let header = [
             "task",
             "level",
@@ -25,7 +25,7 @@ impl SuiteReport {
             "judged",
             "search_ms",
         ];
-        let mut lines = vec![header.map(str::to_owned)];
+        let mut lines = Vec::new();
         for task in &self.tasks {
             let best = task.winner.as_ref();
             let speedup = best.and_then(|best| best.speedup.as_ref());
@@ -48,27 +48,17 @@ impl SuiteReport {
                 task.elapsed_ms.to_string(),
             ]);
         }
-        for line in lines {
-            rows.write_record(line)
-                .expect("invariant: memory takes every row");
-        }
-        text(rows)
+        csv(header, lines)
     }
 
     /// One line a task and ending: `task,ending,count`.
     pub fn endings_csv(&self) -> String {
-        let mut rows = csv::Writer::from_writer(Vec::new());
-        let mut row = |task: &str, ending: &str, count: &str| {
-            rows.write_record([task, ending, count])
-                .expect("invariant: memory takes every row");
-        };
-        row("task", "ending", "count");
-        for task in &self.tasks {
-            for (ending, count) in &task.endings {
-                row(&task.task, ending, &count.to_string());
-            }
-        }
-        text(rows)
+        let lines = self.tasks.iter().flat_map(|task| {
+            task.endings
+                .iter()
+                .map(|(ending, count)| [task.task.clone(), ending.clone(), count.to_string()])
+        });
+        csv(["task", "ending", "count"], lines)
     }
 
     fn task_table(&self) -> String {
@@ -282,11 +272,4 @@ fn overs(overs: Overs) -> String {
             "over the frontier in {frontier} tasks, over the seed in {seed} (frontier: not measured)"
         ),
     }
-}
-
-fn text(rows: csv::Writer<Vec<u8>>) -> String {
-    let bytes = rows
-        .into_inner()
-        .expect("invariant: memory takes every row");
-    String::from_utf8_lossy(&bytes).into_owned()
 }
