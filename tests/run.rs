@@ -11,7 +11,7 @@ use flate2::write::GzEncoder;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 use warptree::device::RigError;
-use warptree::driver::{Ended, Estimator, Fold, Observer, Rig, drive};
+use warptree::driver::{DriveError, Ended, Estimator, Fold, Observer, Rig, drive};
 use warptree::evaluate::recorded::{Recorded, Row, Table};
 use warptree::evaluate::{Evaluation, Evaluator};
 use warptree::propose::ProposerKind;
@@ -140,20 +140,38 @@ fn go_by(
     };
     let evaluator = Recorded::new(table);
     let rig = Rig {
-        evaluator: &evaluator,
+        estimator: part.map(|(_, estimator)| estimator),
+        ..knobs_only(&evaluator, jobs)
+    };
+    goes_on(&rig, &mut run, &past, stop_after).expect("drives")
+}
+
+/// A judge of the table's settings, and nobody who proposes sources.
+fn knobs_only(evaluator: &dyn Evaluator, jobs: usize) -> Rig<'_> {
+    Rig {
+        evaluator,
         proposers: vec![],
         task: None,
         jobs,
         deterministic: true,
-        estimator: part.map(|(_, estimator)| estimator),
+        estimator: None,
         confirm: true,
-    };
+    }
+}
+
+/// Drives a run to its end, or until so many more events are written.
+fn goes_on(
+    rig: &Rig<'_>,
+    run: &mut RunWriter,
+    past: &[Line],
+    stop_after: Option<usize>,
+) -> Result<Ended, DriveError> {
     let flag = AtomicBool::new(false);
     let mut observer = StopAfter {
         left: stop_after.map(|events| events + past.len()),
         flag: &flag,
     };
-    drive(&rig, &mut run, &past, &flag, &mut observer).expect("drives")
+    drive(rig, run, past, &flag, &mut observer)
 }
 
 /// What must be equal: everything but clocks.
@@ -418,21 +436,7 @@ fn a_leader_that_is_refuted_in_full_makes_room_for_the_next() {
             table: Recorded::new(table()),
             liars: liars.to_vec(),
         };
-        let rig = Rig {
-            evaluator: &sceptic,
-            proposers: vec![],
-            task: None,
-            jobs: 1,
-            deterministic: true,
-            estimator: None,
-            confirm: true,
-        };
-        let flag = AtomicBool::new(false);
-        let mut observer = StopAfter {
-            left: None,
-            flag: &flag,
-        };
-        drive(&rig, &mut run, &[], &flag, &mut observer).expect("drives");
+        goes_on(&knobs_only(&sceptic, 1), &mut run, &[], None).expect("drives");
         drop(run);
         Story::read(&StoredRun::open(&folder).expect("opens"), 5).expect("reads")
     };
@@ -656,21 +660,7 @@ fn a_judge_that_panics_ends_the_run_with_its_words() {
     let source = table().source_text(&[]);
     let config = config(&source, 10);
     let mut run = RunWriter::create(scratch.path(), config, [&*source]).expect("creates");
-    let rig = Rig {
-        evaluator: &Breaks,
-        proposers: vec![],
-        task: None,
-        jobs: 2,
-        deterministic: true,
-        estimator: None,
-        confirm: true,
-    };
-    let flag = AtomicBool::new(false);
-    let mut observer = StopAfter {
-        left: None,
-        flag: &flag,
-    };
-    let error = drive(&rig, &mut run, &[], &flag, &mut observer).expect_err("it broke");
+    let error = goes_on(&knobs_only(&Breaks, 2), &mut run, &[], None).expect_err("it broke");
     assert!(error.to_string().contains("a bug of the judge"), "{error}");
 }
 

@@ -20,7 +20,7 @@ use warptree::device::{Buffer, Contents, Device, Ended, Execution, Gpu, Job, Rig
 use warptree::ptx::ir::Module;
 use warptree::ptx::parse;
 use warptree::source::{Argument, DType, Launch, LaunchPlan};
-use warptree::units::{Bytes, SmArch};
+use warptree::units::Bytes;
 
 /// The longest any fake may take: its time-outs, a replacement, and a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -38,18 +38,7 @@ fn options() -> Options {
 fn gpu(name: &str) -> Gpu {
     Gpu {
         name: name.to_owned(),
-        arch: SmArch::SM_90A,
-        sm_count: 132,
-        sm_clock_mhz: 1980.0,
-        memory_bandwidth: 4.9e12,
-        l2: Bytes(50 << 20),
-        smem_per_block: Bytes(232_448),
-        smem_per_sm: Bytes(233_472),
-        registers_per_sm: 65_536,
-        threads_per_sm: 2048,
-        blocks_per_sm: 32,
-        fp32_fma_per_cycle: 128,
-        tensor_bf16_flops_per_cycle: 4096,
+        ..Gpu::default()
     }
 }
 

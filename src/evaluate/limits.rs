@@ -188,25 +188,6 @@ fn dimensions(directive: &Directive) -> Option<[u32; 3]> {
 mod tests {
     use super::*;
     use crate::ptx;
-    use crate::units::SmArch;
-
-    fn h200() -> Gpu {
-        Gpu {
-            name: "NVIDIA H200".into(),
-            arch: SmArch::SM_90A,
-            sm_count: 132,
-            sm_clock_mhz: 1980.0,
-            memory_bandwidth: 4.92e12,
-            l2: Bytes(60 << 20),
-            smem_per_block: Bytes(232_448),
-            smem_per_sm: Bytes(233_472),
-            registers_per_sm: 65_536,
-            threads_per_sm: 2048,
-            blocks_per_sm: 32,
-            fp32_fma_per_cycle: 128,
-            tensor_bf16_flops_per_cycle: 4096,
-        }
-    }
 
     fn launch() -> Launch {
         Launch {
@@ -235,7 +216,7 @@ mod tests {
             static_smem: Bytes(smem),
             ..Resources::default()
         };
-        exceeded(&plan, &module, &[used], &h200())
+        exceeded(&plan, &module, &[used], &Gpu::default())
     }
 
     #[test]
@@ -323,8 +304,10 @@ mod tests {
             workspaces: Vec::new(),
             tensor_maps: Vec::new(),
         };
-        let mut gpu = h200();
-        gpu.arch = "sm_80".parse().expect("arch");
+        let gpu = Gpu {
+            arch: "sm_80".parse().expect("arch"),
+            ..Gpu::default()
+        };
         let said = exceeded(&plan, &module, &[], &gpu).unwrap_or_default();
         assert!(said.contains("sm_90"), "{said}");
     }

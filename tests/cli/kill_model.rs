@@ -101,7 +101,7 @@ struct Left {
 fn killed(begin: &str, again: Option<&str>) -> Left {
     let scratch = tempfile::tempdir().expect("scratch");
     let (base, asked) = serve();
-    let begin = format!("{begin} --model m-1 --base-url {base}");
+    let begin = format!("{begin} --model m-1 --base-url {base} --max-calls {MOST_CALLS}");
     let run = scratch.path().join("run/run.toml");
     let mut rng = Pcg64::seed_from_u64(7);
     let mut kills = 0;
@@ -131,6 +131,7 @@ fn killed(begin: &str, again: Option<&str>) -> Left {
         );
         assert!(kills >= 3, "{kills} kills are too few to tell");
         let calls = asked.lock().expect("not poisoned").len();
+        assert!(calls <= MOST_CALLS, "{calls} calls of {MOST_CALLS}");
         return Left {
             scratch,
             calls,
@@ -172,13 +173,9 @@ impl Left {
 #[test]
 fn killed_in_mid_call_a_run_loses_at_most_that_call_and_pays_for_nothing_twice() {
     // A table would answer so fast that the run is over before it can be killed.
-    let begin = format!(
-        "search transpose --device sim --budget 60 --jobs 2 --out run --max-calls {MOST_CALLS}"
-    );
-    let left = killed(&begin, Some("resume run --jobs 2"));
+    let begin = "search transpose --device sim --budget 60 --jobs 2 --out run";
+    let left = killed(begin, Some("resume run --jobs 2"));
     left.answered(2);
-    let calls = left.calls;
-    assert!(calls <= MOST_CALLS, "{calls} calls of {MOST_CALLS}");
 
     // What the log says was spent is what the recording holds.
     let run = left.scratch.path().join("run");
@@ -205,29 +202,19 @@ fn killed_in_mid_call_a_run_loses_at_most_that_call_and_pays_for_nothing_twice()
 
 #[test]
 fn killed_in_mid_call_a_comparison_loses_at_most_that_call_and_pays_for_nothing_twice() {
-    let left = killed(
-        &format!(
-            "compare transpose --device sim --space tiled --methods best-of-n,refine,search --seeds 1 \
-             --budget 4 --jobs 1 --out cmp --max-calls {MOST_CALLS}"
-        ),
-        None,
-    );
-    let answered = left.answered(1);
+    let compare = "compare transpose --device sim --space tiled --methods best-of-n,refine,search --seeds 1 \
+                   --budget 4 --jobs 1 --out cmp";
+    let answered = killed(compare, None).answered(1);
     assert!(answered >= 8, "{answered} answers");
-    let calls = left.calls;
-    assert!(calls <= MOST_CALLS, "{calls} calls of {MOST_CALLS}");
 }
 
 #[test]
 fn killed_in_mid_call_a_benchmark_loses_at_most_that_call_and_pays_for_nothing_twice() {
     let traces = concat!(env!("CARGO_MANIFEST_DIR"), "/traces");
-    let left = killed(
-        &format!(
-            "bench --suite l1l2l3 --tasks-only transpose --device recorded:{traces}/{{task}}-h200.jsonl.gz \
-             --turns 3 --trajectories 4 --jobs 1 --out b"
-        ),
-        None,
+    let bench = format!(
+        "bench --suite l1l2l3 --tasks-only transpose --device recorded:{traces}/{{task}}-h200.jsonl.gz --turns 3 \
+         --trajectories 4 --jobs 1 --out b"
     );
-    let answered = left.answered(1);
+    let answered = killed(&bench, None).answered(1);
     assert!(answered >= 12, "{answered} answers");
 }

@@ -69,27 +69,9 @@ impl Device for Scripted {
     }
 }
 
-fn h200() -> Gpu {
-    Gpu {
-        name: "NVIDIA H200".into(),
-        arch: SmArch::SM_90A,
-        sm_count: 132,
-        sm_clock_mhz: 1980.0,
-        memory_bandwidth: 4.92e12,
-        l2: Bytes(60 << 20),
-        smem_per_block: Bytes(232_448),
-        smem_per_sm: Bytes(233_472),
-        registers_per_sm: 65_536,
-        threads_per_sm: 2048,
-        blocks_per_sm: 32,
-        fp32_fma_per_cycle: 128,
-        tensor_bf16_flops_per_cycle: 4096,
-    }
-}
-
 fn scripted(act: impl Fn(&Job<'_>, u32) -> Execution + Send + Sync + 'static) -> Scripted {
     Scripted {
-        gpu: h200(),
+        gpu: Gpu::default(),
         about: About {
             identity: "scripted 1".into(),
             checks: vec!["everything a script can check".into()],

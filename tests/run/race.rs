@@ -15,6 +15,18 @@ struct Lucky {
     full_load: bool,
 }
 
+impl Lucky {
+    /// The setting that looks best is not.
+    fn at_the_optimum() -> Self {
+        Self {
+            table: Recorded::new(table()),
+            unlucky: at_the_optimum,
+            broken: |_| false,
+            full_load: false,
+        }
+    }
+}
+
 impl Evaluator for Lucky {
     fn evaluate(&self, source: &Source, point: &Point) -> Result<Evaluation, RigError> {
         self.table.evaluate(source, point)
@@ -52,21 +64,7 @@ fn search(folder: &Path, lucky: &Lucky, budget: u32, stop_after: Option<usize>) 
         let run = RunWriter::create(folder, config(&source, budget), [&*source]).expect("creates");
         (run, vec![])
     };
-    let rig = Rig {
-        evaluator: lucky,
-        proposers: vec![],
-        task: None,
-        jobs: 1,
-        deterministic: true,
-        estimator: None,
-        confirm: true,
-    };
-    let flag = AtomicBool::new(false);
-    let mut observer = StopAfter {
-        left: stop_after.map(|events| events + past.len()),
-        flag: &flag,
-    };
-    drive(&rig, &mut run, &past, &flag, &mut observer).expect("drives")
+    goes_on(&knobs_only(lucky, 1), &mut run, &past, stop_after).expect("drives")
 }
 
 /// Lets a run go on up to so many kernels.
@@ -96,12 +94,7 @@ fn at_the_optimum(point: &Point) -> f64 {
 fn the_lucky_one_is_overtaken_and_the_run_says_so() {
     let scratch = tempfile::tempdir().expect("scratch");
     let folder = scratch.path().join("run");
-    let lucky = Lucky {
-        table: Recorded::new(table()),
-        unlucky: at_the_optimum,
-        broken: |_| false,
-        full_load: false,
-    };
+    let lucky = Lucky::at_the_optimum();
     // All 120 settings: what looks best is the same however they were searched.
     search(&folder, &lucky, 500, None);
     let events = timeless(&folder);
@@ -127,10 +120,9 @@ fn a_kernel_that_cannot_be_timed_again_does_not_win() {
     let scratch = tempfile::tempdir().expect("scratch");
     let folder = scratch.path().join("run");
     let lucky = Lucky {
-        table: Recorded::new(table()),
         unlucky: |_| 1.0,
         broken: |point| point.0[0] == 2 && point.0[1] == 1,
-        full_load: false,
+        ..Lucky::at_the_optimum()
     };
     search(&folder, &lucky, 500, None);
     let story = Story::read(&StoredRun::open(&folder).expect("opens"), 5).expect("reads");
@@ -146,12 +138,7 @@ fn a_kernel_that_cannot_be_timed_again_does_not_win() {
 #[test]
 fn a_run_stopped_around_its_race_goes_on_to_the_same_end_and_races_once() {
     let scratch = tempfile::tempdir().expect("scratch");
-    let lucky = Lucky {
-        table: Recorded::new(table()),
-        unlucky: at_the_optimum,
-        broken: |_| false,
-        full_load: false,
-    };
+    let lucky = Lucky::at_the_optimum();
     let through = scratch.path().join("through");
     search(&through, &lucky, 30, None);
     let expected = timeless(&through);
@@ -176,10 +163,8 @@ fn times_at_full_load_choose_the_winner_and_are_set_beside_no_others() {
     let scratch = tempfile::tempdir().expect("scratch");
     let folder = scratch.path().join("run");
     let lucky = Lucky {
-        table: Recorded::new(table()),
-        unlucky: at_the_optimum,
-        broken: |_| false,
         full_load: true,
+        ..Lucky::at_the_optimum()
     };
     // The first 12 settings lack the one that looks best.
     for budget in [12, 500] {

@@ -165,28 +165,10 @@ fn compulsory(work: &Work, gpu: &Gpu) -> u64 {
 mod tests {
     use super::*;
     use crate::evaluate::audit::tests::{ns, units, void, work};
-    use crate::units::{Bytes, SmArch};
+    use crate::units::Bytes;
 
     const FP32_PEAK: f64 = 132.0 * 256.0 * 1.98e9;
     const BF16_PEAK: f64 = 132.0 * 4096.0 * 1.98e9;
-
-    fn h200() -> Gpu {
-        Gpu {
-            name: "NVIDIA H200".into(),
-            arch: SmArch::SM_90A,
-            sm_count: 132,
-            sm_clock_mhz: 1980.0,
-            memory_bandwidth: 4.92e12,
-            l2: Bytes(60 << 20),
-            smem_per_block: Bytes(232_448),
-            smem_per_sm: Bytes(233_472),
-            registers_per_sm: 65_536,
-            threads_per_sm: 2048,
-            blocks_per_sm: 32,
-            fp32_fma_per_cycle: 128,
-            tensor_bf16_flops_per_cycle: 4096,
-        }
-    }
 
     /// Seen from a few blocks: half of the work is a cheat, nine tenths may be unequal blocks.
     #[test]
@@ -205,7 +187,7 @@ mod tests {
             hardware: None,
         };
         let sum = work(1e9, 1e9, 4_000_000_000);
-        let judged = |diagnosis: &Diagnosis| estimated_work(Some(diagnosis), &sum, &h200());
+        let judged = |diagnosis: &Diagnosis| estimated_work(Some(diagnosis), &sum, &Gpu::default());
         let passes = |finding| matches!(finding, Finding::Passed(_));
         assert!(passes(judged(&seen(1e9, 4_000_000_000))));
         assert!(passes(judged(&seen(0.9e9, 3_600_000_000))));
@@ -219,9 +201,13 @@ mod tests {
         ));
         // What fits in L2 need not cross device memory.
         let small = work(1e6, 1e6, 4_000_000);
-        assert!(passes(estimated_work(Some(&seen(1e6, 0)), &small, &h200())));
+        assert!(passes(estimated_work(
+            Some(&seen(1e6, 0)),
+            &small,
+            &Gpu::default()
+        )));
         assert!(matches!(
-            estimated_work(None, &sum, &h200()),
+            estimated_work(None, &sum, &Gpu::default()),
             Finding::NotChecked(_)
         ));
     }
@@ -229,9 +215,9 @@ mod tests {
     #[test]
     fn a_sum_of_4_gib_cannot_take_less_than_its_bytes() {
         let sum = work(f64::from(1 << 30), f64::from(1 << 30), 4 << 30);
-        let floor = floor(&sum, FP32_PEAK, &h200()).expect("has work");
+        let floor = floor(&sum, FP32_PEAK, &Gpu::default()).expect("has work");
         assert_eq!(floor.bound, Bound::Bytes);
-        assert!((floor.time.get() - 872_960.8).abs() < 1.0, "{floor:?}");
+        assert!((floor.time.get() - 873_493.5).abs() < 1.0, "{floor:?}");
         // The fastest honest sum seen, 4.61 TB/s, passes; 5.1 TB/s is a cheat.
         assert!(!void(&time_floor(ns(931_668.0), Some(floor))));
         assert!(void(&time_floor(ns(842_154.0), Some(floor))));
@@ -241,7 +227,7 @@ mod tests {
     fn a_product_cannot_beat_the_peak_of_its_units() {
         let n = 4096f64;
         let product = work(2.0 * n * n * n, 0.99 * 2.0 * n * n * n, 3 * 4 * 4096 * 4096);
-        let floor_of = |peak| floor(&product, peak, &h200()).expect("has work");
+        let floor_of = |peak| floor(&product, peak, &Gpu::default()).expect("has work");
         assert_eq!(floor_of(FP32_PEAK).bound, Bound::Flops);
         // 51 TFLOP/s in fp32 and 785 in bf16 were measured and are honest.
         assert!(!void(&time_floor(
@@ -260,7 +246,10 @@ mod tests {
 
     #[test]
     fn bytes_that_fit_in_l2_bound_nothing() {
-        assert_eq!(floor(&work(0.0, 0.0, 1 << 20), FP32_PEAK, &h200()), None);
+        assert_eq!(
+            floor(&work(0.0, 0.0, 1 << 20), FP32_PEAK, &Gpu::default()),
+            None
+        );
         assert!(matches!(time_floor(ns(1.0), None), Finding::NotChecked(_)));
     }
 }
