@@ -85,6 +85,22 @@ impl InstructionScore {
         }
     }
 
+    /// Why it counts in part, in a sentence; `None` where it counts whole.
+    pub fn shortfall(self) -> Option<String> {
+        let factor = self.factor();
+        let why = match self {
+            Self::Counted { value: _ } => {
+                "the share of the work that the target instructions did, halved by spills over 128 bytes and by \
+                 wgmma that ptxas serialises"
+            }
+            Self::NotRequired { value: _ } | Self::NotProfiled { value: _ } => {
+                "halved by spills over 128 bytes and by wgmma that ptxas serialises"
+            }
+        };
+        // a share that reads as 1 is 1 to a reader
+        (factor < 0.9995).then(|| format!("counts × {factor:.3}: {why}"))
+    }
+
     /// The factor of the reward. Unprofiled kernels rank by time and spills, and are labelled so.
     pub fn factor(self) -> f64 {
         match self {

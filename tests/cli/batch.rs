@@ -97,6 +97,70 @@ fn shards_make_a_whole_and_nothing_is_judged_twice() {
     );
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains("no parts of one batch"), "{errors}");
+    let twice = ["trace", "part-1", "./part-1", "--to", "y.jsonl.gz"];
+    let output = warptree(scratch.path(), &twice);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("./part-1 is named twice"), "{errors}");
+    assert!(!path("y.jsonl.gz").exists());
+
+    let output = warptree(
+        scratch.path(),
+        &["trace", "s", "--to", "s.jsonl.gz", "--json"],
+    );
+    let written: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(written["file"], "s.jsonl.gz");
+    let output = warptree(scratch.path(), &["trace", "s", "--to", "s.jsonl.gz"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("name another file with --to"), "{errors}");
+
+    std::fs::write(path("bin.ptx"), b"a\n\xff").expect("writes");
+    let (code, _, errors) = batch("bin", &["bin.ptx"]);
+    assert_eq!(code, Some(2));
+    assert!(
+        errors.contains("bin.ptx is not UTF-8 text (line 2)"),
+        "{errors}"
+    );
+
+    let events = path("some/events.jsonl");
+    let text = std::fs::read_to_string(&events).expect("reads");
+    let unfinished = text.trim_end().rfind('\n').expect("several lines") + 1;
+    std::fs::write(&events, &text[..unfinished]).expect("writes");
+    let output = warptree(scratch.path(), &["show", "some"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("not ended: the `warptree batch`"), "{said}");
+}
+
+#[cfg(unix)]
+#[test]
+fn who_may_read_a_run_is_what_the_umask_says() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let scratch = tempfile::tempdir().expect("scratch");
+    let path = |name: &str| scratch.path().join(name);
+    std::fs::write(path("k.json"), super::kill::table()).expect("writes");
+    let search = [
+        "search",
+        "k",
+        "--device",
+        "recorded:k.json",
+        "--budget",
+        "20",
+        "--out",
+        "s",
+    ];
+    assert!(warptree(scratch.path(), &search).status.success());
+    let trace = ["trace", "s", "--to", "s.jsonl.gz"];
+    assert!(warptree(scratch.path(), &trace).status.success());
+    let mode = |path: &Path| {
+        let metadata = std::fs::metadata(path).expect("is there");
+        metadata.permissions().mode() & 0o777
+    };
+    let usual = mode(&path("k.json"));
+    let object = std::fs::read_dir(path("s/objects")).expect("reads").next();
+    let object = object.expect("a source").expect("reads").path();
+    for file in [path("s/run.toml"), path("s.jsonl.gz"), object] {
+        assert_eq!(mode(&file), usual, "{}", file.display());
+    }
 }
 
 /// Needs ptxas, which the program installs.

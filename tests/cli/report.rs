@@ -85,6 +85,53 @@ fn several_runs_become_one_curve_over_their_own_denominators() {
     assert!(png.starts_with(b"\x89PNG"));
     let (done, told) = report(&["--html", "two.html"]);
     assert!(!done && told.contains("--curve FILE"), "{told}");
+    let (done, told) = report(&["--curve", "curve.gif"]);
+    assert!(!done && told.contains("ends in .svg or .png"), "{told}");
+    assert!(!folder.path().join("curve.gif").exists());
+}
+
+/// A score that is not whole is told wherever its winner is.
+#[test]
+fn a_winner_that_counts_in_part_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let table = r#"{"device_name": "X", "kernel_name": "k", "tune_params_keys": ["a"], "tune_params": {"a": [1]},
+        "cache": {"1": {"a": 1, "time": 1.0}}}"#;
+    std::fs::write(folder.path().join("k.json"), table).expect("writes");
+    let told = |args: &str| {
+        let done = warptree(folder.path())
+            .args(args.split(' '))
+            .output()
+            .expect("it runs");
+        assert!(done.status.success(), "{args}: {done:?}");
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    };
+    let ended = told("search k --device recorded:k.json --budget 1 --out r");
+    assert!(!ended.contains("its score"), "{ended}");
+    assert!(!told("show r").contains("score       counts"));
+    let events = folder.path().join("r/events.jsonl");
+    let whole = std::fs::read_to_string(&events).expect("reads");
+    let score = r#""instructions":{"kind":"not_profiled","value":"#;
+    let with = |value: &str, best: &str| {
+        let part = whole.replace(&format!("{score}1.0"), &format!("{score}{value}"));
+        assert_ne!(part, whole);
+        let part = part.replace(r#""best":true"#, &format!(r#""best":{best}"#));
+        std::fs::write(&events, part).expect("writes");
+    };
+    with("0.5", "true");
+    let says = "counts × 0.500: halved by spills over 128 bytes";
+    let ended = told("resume r");
+    assert!(ended.contains(&format!("its score {says}")), "{ended}");
+    let shown = told("show r");
+    assert!(shown.contains(&format!("score       {says}")), "{shown}");
+    told("report r --html page.html");
+    let page = std::fs::read_to_string(folder.path().join("page.html")).expect("a page");
+    assert!(page.contains(&format!("Its score {says}")));
+    with("0.0", "false");
+    let shown = told("show r");
+    assert!(shown.contains("a score that counts nothing"), "{shown}");
+    told("report r --html page.html");
+    let page = std::fs::read_to_string(folder.path().join("page.html")).expect("a page");
+    assert!(page.contains("a score that counts nothing"));
 }
 
 #[test]

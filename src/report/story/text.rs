@@ -24,10 +24,14 @@ impl fmt::Display for Story {
         )?;
         match self.ended {
             Some(reason) => writeln!(f, "ended: {reason}")?,
+            None if config.is_batch() => writeln!(
+                f,
+                "not ended: the `warptree batch` command that began it goes on with it"
+            )?,
             None => writeln!(f, "not ended: `warptree resume` goes on with it")?,
         }
         let Some(winner) = &self.winner else {
-            writeln!(f, "\nno kernel passed every check")?;
+            writeln!(f, "\n{}", self.no_winner())?;
             self.write_funnel(f)?;
             return self.write_asked(f);
         };
@@ -79,7 +83,8 @@ impl Story {
     pub fn brief(&self, folder: &Path, kernel: bool) -> String {
         let folder = folder.display();
         let Some(winner) = &self.winner else {
-            return format!("no kernel passed every check; `warptree show {folder}` says why\n");
+            let why = self.no_winner();
+            return format!("{why}; `warptree show {folder}` says more\n");
         };
         let time = &winner.measurement.time;
         let over = self
@@ -95,6 +100,8 @@ impl Story {
                     time.label()
                 )
             });
+        let part = winner.measurement.score.instructions.shortfall();
+        let part = part.map_or(String::new(), |part| format!("\n        its score {part}"));
         let setting = setting_line(&winner.setting);
         let source = self
             .sources
@@ -110,10 +117,21 @@ impl Story {
             String::new()
         };
         format!(
-            "winner: {} {}{over}\n        {label}: {setting}\nstory:  warptree show {folder}\n{export}",
+            "winner: {} {}{over}{part}\n        {label}: {setting}\nstory:  warptree show {folder}\n{export}",
             time.nanos(),
             time.label(),
         )
+    }
+
+    /// Why there is no winner, where there is none.
+    pub(in crate::report) fn no_winner(&self) -> &'static str {
+        match self.sources.iter().any(|source| source.valid > 0) {
+            true => {
+                "no winner: what passed every check has a score that counts nothing, for the target instructions \
+                 that the task asks for did none of the work"
+            }
+            false => "no kernel passed every check",
+        }
     }
 
     fn write_winner(&self, f: &mut fmt::Formatter<'_>, winner: &Winner) -> fmt::Result {
@@ -129,6 +147,9 @@ impl Story {
                 baseline.name
             )?,
             None => writeln!(f)?,
+        }
+        if let Some(part) = measurement.score.instructions.shortfall() {
+            writeln!(f, "  score       {part}")?;
         }
         if !winner.confirmed {
             writeln!(
