@@ -49,6 +49,10 @@ pub struct Counts {
     pub blocks: u64,
     /// Executed warp instructions of the longest warp of each block, summed over blocks.
     pub longest_warp: u64,
+    /// Of the block that executed most warp instructions, how many.
+    pub longest_block: u64,
+    /// Of the block that executed fewest; 0 where none ran.
+    pub shortest_block: u64,
     /// Warp instructions executed.
     pub instructions: u64,
     /// Barriers completed.
@@ -65,30 +69,16 @@ impl Counts {
         }
     }
 
-    /// Adds another run of the same program.
-    pub fn add(&mut self, other: &Self) {
-        for (a, b) in self.by_pc.iter_mut().zip(&other.by_pc) {
-            a.warps += b.warps;
-            a.threads += b.threads;
-            a.requests += b.requests;
-            a.sectors += b.sectors;
-            a.lines += b.lines;
-            a.missed_sectors += b.missed_sectors;
-            a.partial_sectors += b.partial_sectors;
-            a.bytes += b.bytes;
-            a.wavefronts += b.wavefronts;
-            a.ideal_wavefronts += b.ideal_wavefronts;
-            a.atomic_lanes += b.atomic_lanes;
-            a.atomic_serial += b.atomic_serial;
-            a.local_sectors += b.local_sectors;
-            a.bulk_bytes += b.bulk_bytes;
-            a.arrived_bytes += b.arrived_bytes;
-        }
-        self.blocks += other.blocks;
-        self.longest_warp += other.longest_warp;
-        self.instructions += other.instructions;
-        self.barriers += other.barriers;
-        self.hottest_atomic = self.hottest_atomic.max(other.hottest_atomic);
+    /// Adds one block, by its warps' executed instructions.
+    pub(crate) fn block_ran(&mut self, warps: impl Iterator<Item = u64> + Clone) {
+        let (longest, all) = (warps.clone().max().unwrap_or(0), warps.sum());
+        self.shortest_block = match self.blocks {
+            0 => all,
+            _ => self.shortest_block.min(all),
+        };
+        self.longest_block = self.longest_block.max(all);
+        self.longest_warp += longest;
+        self.blocks += 1;
     }
 
     /// Executions by full mnemonic, in order of first appearance: by a warp, products of a warpgroup by all its warps.

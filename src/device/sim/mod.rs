@@ -15,7 +15,7 @@ pub use self::sample::{Did, Observed};
 use super::{About, Device, Ended, Execution, Gpu, Job, RigError, Timed, Timing};
 
 /// Version of interpreter and cost model: part of verdict cache keys, raised when an answer changes.
-const COST_MODEL: &str = "9";
+const COST_MODEL: &str = "10";
 /// Jobs up to here are executed in full.
 const LARGEST_JOB: Bytes = Bytes(256 << 20);
 

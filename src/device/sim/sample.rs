@@ -17,6 +17,12 @@ const WARP_BUDGET: u64 = 20_000;
 const TIMING_BUDGET: u64 = 400_000_000;
 /// Blocks that stand for a grid.
 const SAMPLED_BLOCKS: u64 = 4;
+/// The same where those differ.
+const MORE_BLOCKS: u64 = 16;
+/// Instructions of the longest of them over those of the shortest, from where they differ.
+const DIFFERENT: f64 = 1.02;
+/// Strides over a grid that are tried.
+const STRIDES: u64 = 64;
 /// First-level cache of an SM beyond its largest shared memory, bytes.
 const CACHE_BEYOND_SHARED: u64 = 28 * 1024;
 
@@ -54,6 +60,13 @@ enum Sample {
     Spread(u64),
 }
 
+impl Did {
+    /// Some blocks did more than others.
+    fn differs(&self) -> bool {
+        self.counts.longest_block as f64 > DIFFERENT * self.counts.shortest_block as f64
+    }
+}
+
 impl Observed {
     /// For the cost model.
     pub fn work(&self) -> Work<'_> {
@@ -73,6 +86,10 @@ impl SimDevice {
         match self.observe_blocks(job, Sample::Few) {
             // Blocks that wait for each other: all must run.
             Err(Timing::Hung(_)) => self.observe_blocks(job, Sample::Resident),
+            // The few that ran may be far from the mean.
+            Ok(few) if few.iter().any(|launch| launch.did.differs()) => {
+                self.observe_spread(job, MORE_BLOCKS).or(Ok(few))
+            }
             observed => observed,
         }
     }
@@ -227,15 +244,57 @@ fn standing_for(grid: [u32; 3]) -> Vec<u64> {
         .collect()
 }
 
-/// `count` of `blocks`, one at no regular place in each of as many equal parts.
+/// `count` of `blocks`: multiples of a stride whose places are spread over the whole grid and over each of its equal
+/// parts. What a block does may grow with its place within any of them: a row of blocks, or the tiles of some heads
+/// under a causal mask.
 fn spread(count: u64, blocks: u64) -> Vec<u64> {
-    let within = |part: u64, size: u64| part.wrapping_mul(0x9e37_79b9_7f4a_7c15) % size.max(1);
-    (0..count)
-        .map(|part| {
-            let [from, to] = [part, part + 1].map(|edge| edge * blocks / count);
-            from + within(part + 1, to - from)
-        })
-        .collect()
+    let periods = periods(blocks);
+    let mut best = (f64::INFINITY, Vec::new());
+    // The first of them is 1, whose multiples are as many as asked for.
+    for candidate in 0..STRIDES {
+        let bits = candidate.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let [first, stride] = [bits % blocks, ((bits >> 32) % blocks) | 1];
+        let at =
+            |n: u64| (u128::from(first) + u128::from(n) * u128::from(stride)) % u128::from(blocks);
+        let mut sample: Vec<u64> = (0..count).map(|n| at(n) as u64).collect();
+        sample.sort_unstable();
+        sample.dedup();
+        if (sample.len() as u64) < count {
+            continue;
+        }
+        let mut worst = 0f64;
+        for &period in &periods {
+            worst = worst.max(unevenness(&sample, period));
+            if worst >= best.0 {
+                break;
+            }
+        }
+        if worst < best.0 {
+            best = (worst, sample);
+        }
+    }
+    best.1
+}
+
+/// The parts that a grid is a multiple of, the whole of it first.
+fn periods(blocks: u64) -> Vec<u64> {
+    let small = (1..=blocks.isqrt()).filter(|n| blocks.is_multiple_of(*n));
+    let pairs = small.flat_map(|n| [blocks / n, n]);
+    let mut periods: Vec<u64> = pairs.filter(|period| *period > 1).collect();
+    periods.sort_unstable_by(|a, b| b.cmp(a));
+    periods.dedup();
+    periods
+}
+
+/// How far the places of blocks within their parts of the grid are from equal steps through one, as a share of it: a
+/// mean over the sample of what grows with the place is no farther from the true one, as a share of its range.
+fn unevenness(sample: &[u64], period: u64) -> f64 {
+    let mut places: Vec<u64> = sample.iter().map(|block| block % period).collect();
+    places.sort_unstable();
+    let step = period as f64 / sample.len() as f64;
+    let steps = (0..sample.len()).map(|n| ((n as f64 + 0.5) * step) as u64);
+    let farthest = std::iter::zip(places, steps).map(|(place, step)| place.abs_diff(step));
+    farthest.max().unwrap_or(0) as f64 / period as f64
 }
 
 #[cfg(test)]
@@ -249,6 +308,18 @@ mod tests {
             assert_eq!(spread.len() as u64, count);
             assert!(spread.windows(2).all(|pair| pair[0] < pair[1]));
             assert!(spread.iter().all(|&block| block < blocks));
+        }
+    }
+
+    #[test]
+    fn spread_blocks_stand_for_every_part_of_the_grid() {
+        // What a block does grows along rows of 64, through the tiles of four heads, or through the grid.
+        for (blocks, period) in [(64 * 192, 64), (32 * 192, 32 * 4), (1 << 20, 1 << 20)] {
+            let spread = spread(MORE_BLOCKS, blocks);
+            assert!(unevenness(&spread, period) <= 0.125, "{spread:?}");
+            let places = spread.iter().map(|block| (block % period) as f64);
+            let mean = places.sum::<f64>() / MORE_BLOCKS as f64 / period as f64;
+            assert!((mean - 0.5).abs() <= 0.05, "{blocks} {period}: {mean}");
         }
     }
 

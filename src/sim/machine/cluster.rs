@@ -105,9 +105,8 @@ pub(super) fn run_clusters(env: &mut Env<'_>, mut order: Vec<u64>) -> Result<(),
         if cluster.run(env, turn)? {
             idle = 0;
             for block in &cluster.blocks {
-                env.counts.blocks += 1;
-                let longest = block.warps.iter().map(|w| w.executed).max();
-                env.counts.longest_warp += longest.unwrap_or(0);
+                env.counts
+                    .block_ran(block.warps.iter().map(|warp| warp.executed));
             }
             spare = Some(cluster);
         } else {
