@@ -30,6 +30,7 @@
 #![deny(unsafe_code)]
 
 mod files;
+mod turns;
 pub mod units;
 
 pub mod expr;

@@ -4,14 +4,12 @@
 
 mod prepared;
 mod run;
-mod turns;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use self::prepared::{Prepared, buffers};
 use self::run::{Run, bytes_of};
-use self::turns::{Helpers, in_turn};
 use super::once::Once;
 use super::ptxas::Assembler;
 use crate::device::{Buffer, Device, Execution, RigError, Sampled};
@@ -20,6 +18,7 @@ use crate::source::LaunchPlan;
 use crate::task::compare::{Got, compare};
 use crate::task::reference::Elements;
 use crate::task::{InputCase, Poison, Problem, Purpose, Reference, Size, Task};
+use crate::turns::{Helpers, in_turn};
 use crate::units::{Bytes, Digest, Flops};
 use crate::verdict::{Diagnostic, Mismatch, Severity, Verdict};
 
@@ -99,7 +98,6 @@ pub struct Verifier {
     assembler: Option<Assembler>,
     /// By the indices of size and input case in the task.
     prepared: Once<(usize, usize), Arc<Prepared>>,
-    helpers: Helpers,
 }
 
 /// Input cases to run at one size.
@@ -139,7 +137,6 @@ impl Verifier {
             repeats: repeats.max(1),
             assembler,
             prepared: Once::new(),
-            helpers: Helpers::of_host(),
         }
     }
 
@@ -388,7 +385,7 @@ impl Verifier {
             ControlFlow::Continue(())
         };
         let ended = if device.runs_at_once() {
-            self.helpers.run(turns.len(), run, last, look)
+            Helpers::of_host().run(turns.len(), run, last, look)
         } else {
             in_turn(turns.len(), run, look)
         };

@@ -213,7 +213,7 @@ pub fn resident(
         .into_iter()
         .min_by_key(|(n, _)| *n)
         .unwrap_or((0, "blocks"));
-    let total: u64 = launch.grid.iter().map(|&n| u64::from(n)).product();
+    let total: u64 = launch.blocks();
     let share = total
         .div_ceil(limits.sm_count as u64)
         .min(u64::from(u32::MAX)) as u32;

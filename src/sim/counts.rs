@@ -40,8 +40,45 @@ pub struct LineCounts {
     pub arrived_bytes: u64,
 }
 
+impl LineCounts {
+    fn add(&mut self, other: &Self) {
+        let Self {
+            warps,
+            threads,
+            requests,
+            sectors,
+            lines,
+            missed_sectors,
+            partial_sectors,
+            bytes,
+            wavefronts,
+            ideal_wavefronts,
+            atomic_lanes,
+            atomic_serial,
+            local_sectors,
+            bulk_bytes,
+            arrived_bytes,
+        } = other;
+        self.warps += warps;
+        self.threads += threads;
+        self.requests += requests;
+        self.sectors += sectors;
+        self.lines += lines;
+        self.missed_sectors += missed_sectors;
+        self.partial_sectors += partial_sectors;
+        self.bytes += bytes;
+        self.wavefronts += wavefronts;
+        self.ideal_wavefronts += ideal_wavefronts;
+        self.atomic_lanes += atomic_lanes;
+        self.atomic_serial += atomic_serial;
+        self.local_sectors += local_sectors;
+        self.bulk_bytes += bulk_bytes;
+        self.arrived_bytes += arrived_bytes;
+    }
+}
+
 /// Counters of a launch.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     /// By instruction, in the program's order.
     pub by_pc: Vec<LineCounts>,
@@ -67,6 +104,23 @@ impl Counts {
             by_pc: vec![LineCounts::default(); program.code.len()],
             ..Self::default()
         }
+    }
+
+    /// Adds what other blocks of the same launch did, but for `hottest_atomic`, which is no sum.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (sum, line) in self.by_pc.iter_mut().zip(&other.by_pc) {
+            sum.add(line);
+        }
+        self.shortest_block = match (self.blocks, other.blocks) {
+            (0, _) => other.shortest_block,
+            (_, 0) => self.shortest_block,
+            _ => self.shortest_block.min(other.shortest_block),
+        };
+        self.longest_block = self.longest_block.max(other.longest_block);
+        self.blocks += other.blocks;
+        self.longest_warp += other.longest_warp;
+        self.instructions += other.instructions;
+        self.barriers += other.barriers;
     }
 
     /// Adds one block, by its warps' executed instructions.

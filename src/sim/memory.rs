@@ -43,6 +43,7 @@ struct Writer {
     bytes: u8,
 }
 
+#[derive(Clone)]
 struct Page {
     data: Box<[u8; PAGE_BYTES]>,
     /// One bit a byte; absent where all of it holds something.
@@ -53,6 +54,7 @@ struct Page {
     written: u128,
 }
 
+#[derive(Clone)]
 struct Region {
     name: String,
     base: u64,
@@ -122,6 +124,7 @@ pub struct Touched {
 }
 
 /// Device memory.
+#[derive(Clone)]
 pub struct Memory {
     regions: Vec<Region>,
     pages: Vec<Page>,
@@ -223,6 +226,26 @@ impl Memory {
     pub fn forget_touched(&mut self) {
         for page in &mut self.pages {
             (page.read, page.written) = (0, 0);
+        }
+    }
+
+    /// Takes over what a copy of this memory read and wrote since it was made and touched sectors were forgotten. Of a
+    /// sector that both wrote, the copy's bytes.
+    pub fn join(&mut self, copy: Self) {
+        let mut theirs: Vec<Option<Page>> = copy.pages.into_iter().map(Some).collect();
+        for (own, other) in self.regions.iter_mut().zip(copy.regions) {
+            for (own, other) in own.table.iter_mut().zip(other.table) {
+                let made = other as usize;
+                let Some(page) = made.checked_sub(1).and_then(|at| theirs[at].take()) else {
+                    continue;
+                };
+                if *own == 0 {
+                    self.pages.push(page);
+                    *own = self.pages.len() as u32;
+                } else {
+                    self.pages[*own as usize - 1].join(&page);
+                }
+            }
         }
     }
 
@@ -488,6 +511,21 @@ impl Memory {
 }
 
 impl Page {
+    /// Takes over what a copy of it has that was touched.
+    fn join(&mut self, copy: &Self) {
+        for sector in (0..PAGE_BYTES / 32).filter(|sector| copy.written >> sector & 1 == 1) {
+            let bytes = sector * 32..sector * 32 + 32;
+            self.data[bytes.clone()].copy_from_slice(&copy.data[bytes]);
+        }
+        if let (Some(own), Some(other)) = (&mut self.defined, &copy.defined) {
+            for (own, other) in own.iter_mut().zip(other.iter()) {
+                *own |= other;
+            }
+        }
+        self.read |= copy.read;
+        self.written |= copy.written;
+    }
+
     fn note(&mut self, at: usize, data: &[u8], author: &Author<'_>) -> Option<Overwrite> {
         let writers = self.writers.get_or_insert_with(|| {
             // Straight to the heap: a page of writers does not fit a small stack.

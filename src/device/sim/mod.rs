@@ -1,6 +1,7 @@
 //! The simulator as a device: a job's plan and buffers to launches on simulated memory, findings to
 //! diagnostics, counts to an *estimated* time. It makes no measurement and knows no task.
 
+mod apart;
 mod prepare;
 mod sample;
 
@@ -116,6 +117,7 @@ impl Device for SimDevice {
                 stop,
                 findings,
                 counts,
+                ..
             } = sim::launch(program, &mut prepared.memory, launch, &options);
             let (races, others): (Vec<Finding>, Vec<Finding>) =
                 findings.into_iter().partition(|f| f.kind.is_race());
@@ -172,7 +174,7 @@ impl Device for SimDevice {
             })
             .collect();
         for launch in &observed {
-            let blocks: u64 = launch.launch.grid.iter().map(|&n| u64::from(n)).product();
+            let blocks: u64 = launch.launch.blocks();
             notes.push(format!(
                 "{}: estimated from {} of {blocks} blocks, {} warp instructions executed",
                 launch.entry, launch.did.counts.blocks, launch.did.counts.instructions

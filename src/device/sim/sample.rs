@@ -6,6 +6,7 @@ use crate::sim::cost::{Work, resident};
 use crate::sim::{self, Counts, Options, Outcome, Program, Stop, Touched};
 
 use super::super::{Job, Timing};
+use super::apart::apart;
 use super::prepare::{Prepared, Refusal};
 use super::{SimDevice, diagnostics};
 
@@ -117,8 +118,10 @@ impl SimDevice {
             let program = &prepared.programs[entry];
             let options = self.sampling(program, launch, *registers, sample);
             prepared.memory.forget_touched();
-            let Outcome { stop, counts, .. } =
-                sim::launch(program, &mut prepared.memory, launch, &options);
+            let Outcome { stop, counts, .. } = match &options.blocks {
+                Some(few) => apart(program, &mut prepared.memory, launch, &options, few),
+                None => sim::launch(program, &mut prepared.memory, launch, &options),
+            };
             match stop {
                 None => {}
                 Some(Stop::Fault(finding)) => {
@@ -142,7 +145,7 @@ impl SimDevice {
     ) -> Options {
         let resident = resident(&self.limits(), program, launch, registers);
         let threads: u64 = launch.block.iter().map(|&n| u64::from(n)).product();
-        let blocks: u64 = launch.grid.iter().map(|&n| u64::from(n)).product();
+        let blocks = launch.blocks();
         Options {
             checks: true,
             budget: (blocks * threads.div_ceil(32))
@@ -170,7 +173,7 @@ impl SimDevice {
         let resident = resident(&self.limits(), program, launch, registers)
             .blocks
             .max(1);
-        let blocks: u64 = launch.grid.iter().map(|&n| u64::from(n)).product();
+        let blocks = launch.blocks();
         let shared =
             u64::from(program.static_shared() + launch.dynamic_shared) * u64::from(resident);
         let cache = (self.gpu.smem_per_sm.0 + CACHE_BEYOND_SHARED).saturating_sub(shared)
@@ -181,15 +184,15 @@ impl SimDevice {
             Sample::Spread(count) => count,
         };
         let sample = match sample {
-            _ if blocks <= all.max(SAMPLED_BLOCKS) => (0..blocks).collect(),
-            Sample::Few | Sample::Resident => standing_for(launch.grid),
-            Sample::Spread(count) => spread(count, blocks),
+            _ if blocks <= all.max(SAMPLED_BLOCKS) => None,
+            Sample::Few | Sample::Resident => Some(standing_for(launch.grid)),
+            Sample::Spread(count) => Some(spread(count, blocks)),
         };
         Options {
             checks: false,
             skip_products: true,
             budget: TIMING_BUDGET,
-            blocks: Some(sample),
+            blocks: sample,
             cache_bytes: Some(cache),
             ..full
         }

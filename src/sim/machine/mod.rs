@@ -1,6 +1,6 @@
 //! Executes a launch: clusters of blocks, each one's warps in turns until all wait or are done, in the order that
-//! the seed gives. So the same launch gives the same bytes every time; parallelism is across candidates and
-//! sampled blocks, never inside one launch. A block that runs very long yields to the next ones, so that kernels
+//! the seed gives. So the same launch gives the same bytes every time; parallelism is across candidates, their runs and
+//! blocks that stand for a grid, never inside one launch. A block that runs very long yields to the next ones, so that kernels
 //! whose blocks wait for each other end too.
 
 mod access;
@@ -100,6 +100,32 @@ pub struct Outcome {
     pub findings: Vec<Finding>,
     /// Counters.
     pub counts: Counts,
+    /// Executions of global atomics by address.
+    pub(crate) atomics: HashMap<u64, u64>,
+}
+
+impl Outcome {
+    /// Adds other blocks of the same launch that ran apart.
+    pub(crate) fn add(&mut self, other: Self) {
+        let Self {
+            stop,
+            findings,
+            counts,
+            atomics,
+        } = other;
+        self.stop = self.stop.take().or(stop);
+        self.findings.extend(findings);
+        self.counts.add(&counts);
+        for (address, executions) in atomics {
+            *self.atomics.entry(address).or_insert(0) += executions;
+        }
+        self.counts.hottest_atomic = hottest(&self.atomics);
+    }
+}
+
+/// Executions of the address that has most.
+fn hottest(atomics: &HashMap<u64, u64>) -> u64 {
+    atomics.values().copied().max().unwrap_or(0)
 }
 
 /// Instructions a block runs before the next one gets a turn.
@@ -190,9 +216,10 @@ pub(crate) fn launch(
             stop: Some(Stop::Fault(finding)),
             findings: Vec::new(),
             counts: Counts::new(program),
+            atomics: HashMap::new(),
         };
     }
-    let total: u64 = launch.grid.iter().map(|&n| u64::from(n)).product();
+    let total = launch.blocks();
     let order: Vec<u64> = match &options.blocks {
         Some(blocks) => blocks.iter().copied().filter(|b| *b < total).collect(),
         None => (0..total).collect(),
@@ -227,31 +254,44 @@ pub(crate) fn launch(
         line.threads = executions.threads;
     }
     env.counts.instructions = options.budget - env.left;
-    env.counts.hottest_atomic = env.atomics.values().copied().max().unwrap_or(0);
+    env.counts.hottest_atomic = hottest(&env.atomics);
     let mut findings = env.findings;
     findings.sort_by_key(|f| (f.line, f.other_line, f.kind));
     Outcome {
         stop,
         findings,
         counts: env.counts,
+        atomics: env.atomics,
     }
 }
 
-/// The clusters that hold these blocks, each once, by the number of its first block's place among clusters.
+impl Launch {
+    /// Blocks.
+    pub fn blocks(&self) -> u64 {
+        self.grid.iter().map(|&n| u64::from(n)).product()
+    }
+
+    /// The number among clusters of the one that holds a block.
+    pub(crate) fn cluster_of(&self, block: u64) -> u64 {
+        let [gx, gy, _] = self.grid.map(u64::from);
+        let [cx, cy, cz] = self.cluster.map(u64::from);
+        let (x, y, z) = (
+            block % gx / cx,
+            block / gx % gy / cy,
+            block / (gx * gy) / cz,
+        );
+        (z * (gy / cy) + y) * (gx / cx) + x
+    }
+}
+
+/// The clusters that hold these blocks, each once.
 fn clusters_of(launch: &Launch, blocks: &[u64]) -> Vec<u64> {
     if launch.cluster == [1; 3] {
         return blocks.to_vec();
     }
-    let [gx, gy, _] = launch.grid.map(u64::from);
-    let [cx, cy, cz] = launch.cluster.map(u64::from);
     let mut out: Vec<u64> = Vec::new();
-    for linear in blocks {
-        let (x, y, z) = (
-            linear % gx / cx,
-            linear / gx % gy / cy,
-            linear / (gx * gy) / cz,
-        );
-        let cluster = (z * (gy / cy) + y) * (gx / cx) + x;
+    for block in blocks {
+        let cluster = launch.cluster_of(*block);
         if !out.contains(&cluster) {
             out.push(cluster);
         }

@@ -1,23 +1,28 @@
 //! Runs that do not hang on each other, side by side on the host's cores. Their results are looked at in the order of
-//! the runs, so what is seen first is the same however many cores there are. It knows no devices.
+//! the runs, so what is seen first is the same however many cores there are. It knows not what runs.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::thread;
 
+/// One for each of the host's cores but the one that whoever runs turns keeps busy.
+static HOST: LazyLock<Helpers> = LazyLock::new(|| {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    Helpers {
+        free: AtomicUsize::new(cores - 1),
+    }
+});
+
 /// Threads that may help whoever runs turns, shared by all who do at the same time.
-pub(super) struct Helpers {
+pub(crate) struct Helpers {
     free: AtomicUsize,
 }
 
 impl Helpers {
-    /// One for each of the host's cores but the one that the caller keeps busy.
-    pub(super) fn of_host() -> Self {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        Self {
-            free: AtomicUsize::new(cores - 1),
-        }
+    /// Those of this process.
+    pub(crate) fn of_host() -> &'static Self {
+        &HOST
     }
 
     /// Takes up to so many; they are given back by [`Self::give`].
@@ -38,7 +43,7 @@ impl Helpers {
 
     /// Runs turns 0 to `turns`, side by side as far as helpers are free, and has `look` look at each result in
     /// order, up to the first at which it breaks off or that is the `last` one. Turns after a last one may have run.
-    pub(super) fn run<R: Send, B>(
+    pub(crate) fn run<R: Send, B>(
         &self,
         turns: usize,
         run: impl Fn(usize) -> R + Sync,
@@ -59,7 +64,7 @@ impl Helpers {
 }
 
 /// One after the other; none runs that is not looked at.
-pub(super) fn in_turn<R, B>(
+pub(crate) fn in_turn<R, B>(
     turns: usize,
     run: impl Fn(usize) -> R,
     look: impl FnMut(R) -> ControlFlow<B>,
