@@ -78,7 +78,7 @@ fn a_softmax_that_waits_for_both_products_is_put_under_the_second() {
     }
 }
 
-/// All spaces where `WARPTREE_SLOW=1`, else the quickest.
+/// All spaces where `WARPTREE_SLOW` is set, else the quickest.
 #[test]
 fn rewrites_of_our_spaces_compute_the_same() {
     let slow = std::env::var_os("WARPTREE_SLOW").is_some();
