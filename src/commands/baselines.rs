@@ -38,7 +38,7 @@ pub(super) fn run(args: &BaselinesArgs, global: &Global) -> anyhow::Result<Exit>
         );
     }
     let arch = args.judge.arch.unwrap_or(gpu.arch);
-    let (pipeline, _) = judge::open_pipeline(&task, device, arch, args.seed, false, global)?;
+    let (pipeline, _) = judge::open_pipeline(&task, device, arch, args.seed, false, None, global)?;
     let Some(baselines) = pipeline.measure_baselines(&note)? else {
         bail!("{label} is no GPU");
     };

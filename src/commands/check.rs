@@ -11,10 +11,8 @@ use crate::check::{self, Asked, Assembled, Bench, Bundle, Report};
 use crate::cli::{CheckArgs, Global};
 use crate::device::{Gpu, cuda};
 use crate::evaluate::Pipeline;
-use crate::evaluate::observe::Observers;
 use crate::evaluate::ptxas::Assembler;
 use crate::task::{Catalogue, Task};
-use crate::toolchain::Places;
 
 #[derive(Serialize)]
 struct Found<'a> {
@@ -166,13 +164,8 @@ fn judges(
         };
         // inputs that nobody chose: no kernel can be written for the hash of its own machine code
         let seed = certificate.cubin.seed();
-        let (pipeline, _) = judge::open_pipeline(task, device, arch, seed, simulated, global)?;
-        let pipeline = if simulated {
-            pipeline
-        } else {
-            let places = Places::from_environment(global.ptxas.clone());
-            pipeline.with_observers(Observers::find(&places))
-        };
+        let (pipeline, _) =
+            judge::open_pipeline(task, device, arch, seed, simulated, None, global)?;
         Ok(Judge {
             pipeline,
             device: label,

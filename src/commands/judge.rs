@@ -186,17 +186,8 @@ pub(super) fn open(wanted: Wanted<'_>, global: &Global) -> anyhow::Result<Judge>
     } else {
         wanted.seed
     };
-    let (pipeline, version) = open_pipeline(&task, device, arch, seed, simulated, global)?;
-    let pipeline = if simulated {
-        pipeline
-    } else {
-        let places = Places::from_environment(global.ptxas.clone());
-        let observers = Observers::find(&places);
-        pipeline.with_observers(match &wanted.judge.tool_logs {
-            Some(folder) => observers.keeping(folder),
-            None => observers,
-        })
-    };
+    let logs = wanted.judge.tool_logs.as_deref();
+    let (pipeline, version) = open_pipeline(&task, device, arch, seed, simulated, logs, global)?;
     let (baseline, baselines) = denominators(&pipeline, wanted.over)?;
     Ok(Judge {
         name: task.name.clone(),
@@ -221,13 +212,15 @@ pub(super) fn secret_seed() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
 
-/// A task's judge on a device, and the version of its ptxas.
+/// A task's judge on a device, and the version of its ptxas. What profiler and memory checker write on a GPU is kept in
+/// the folder `logs`.
 pub(super) fn open_pipeline(
     task: &Arc<Task>,
     device: Arc<dyn Device>,
     arch: SmArch,
     seed: u64,
     deterministic: bool,
+    logs: Option<&Path>,
     global: &Global,
 ) -> anyhow::Result<(Pipeline, String)> {
     let gpu = device.gpu().clone();
@@ -257,14 +250,18 @@ pub(super) fn open_pipeline(
         ..Default::default()
     };
     let pipeline = pipeline.with_baseline_options(options);
-    Ok(if deterministic {
-        (pipeline, version)
-    } else {
-        (
-            pipeline.with_simulator(Arc::new(SimDevice::new(gpu))),
-            version,
-        )
-    })
+    if deterministic {
+        return Ok((pipeline, version));
+    }
+    let observers = Observers::find(&Places::from_environment(global.ptxas.clone()));
+    let observers = match logs {
+        Some(folder) => observers.keeping(folder),
+        None => observers,
+    };
+    let pipeline = pipeline
+        .with_simulator(Arc::new(SimDevice::new(gpu)))
+        .with_observers(observers);
+    Ok((pipeline, version))
 }
 
 /// Who estimates settings for a run that judges only a part of them or tries new sources in their order; `None` for
@@ -291,7 +288,7 @@ pub(super) fn estimator(
         );
     }
     let device: Arc<dyn Device> = Arc::new(SimDevice::new(gpu.clone()));
-    let (pipeline, _) = open_pipeline(task, device, judge.arch, config.seed, true, global)?;
+    let (pipeline, _) = open_pipeline(task, device, judge.arch, config.seed, true, None, global)?;
     Ok(Some(pipeline))
 }
 

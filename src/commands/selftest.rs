@@ -77,7 +77,9 @@ pub(super) fn run(args: &SelftestArgs, global: &Global) -> anyhow::Result<Exit> 
         if !adversary.plants.is_empty() {
             let task = &adversary.task;
             let device = Arc::clone(&device);
-            let (pipeline, _) = judge::open_pipeline(task, device, arch, seed, simulated, global)?;
+            let logs = args.judge.tool_logs.as_deref();
+            let (pipeline, _) =
+                judge::open_pipeline(task, device, arch, seed, simulated, logs, global)?;
             judged.extend(threads.install(|| try_all(&pipeline, kind, &adversary))?);
         }
     }

@@ -14,7 +14,7 @@ use super::catalogue;
 use super::error::TaskError;
 use super::mistakes::{self, DeviceKind, Expectation};
 use super::{Mistake, Task};
-use crate::verdict::Verdict;
+use crate::verdict::{InstructionScore, Verdict};
 
 /// A task and what is planted in it.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ pub enum Outcome {
     FalseReject,
     /// A cheat was caught, but not as it says: the check it is meant for may be missing.
     CaughtOtherwise(String),
-    /// This kind of device cannot tell.
+    /// This device cannot tell: of its kind, or for want of a profiler.
     NotJudgedHere,
 }
 
@@ -103,6 +103,15 @@ impl Plant {
     /// What to think of the judge's verdict.
     pub fn outcome(&self, verdict: &Verdict) -> Outcome {
         let passed = matches!(verdict, Verdict::Measured(_));
+        let counted = verdict.measurement().is_none_or(|measurement| {
+            !matches!(
+                measurement.score.instructions,
+                InstructionScore::NotProfiled { .. }
+            )
+        });
+        if self.expect.instructions.is_some() && !counted {
+            return Outcome::NotJudgedHere;
+        }
         match (self.kind, passed, self.expect.check_stage(verdict)) {
             (PlantKind::Honest, false, _) => Outcome::FalseReject,
             (PlantKind::Honest, true, _) | (PlantKind::Cheat, _, Ok(())) => Outcome::AsExpected,

@@ -82,6 +82,22 @@ fn target_instructions_count_where_they_do_the_work() {
     }
 }
 
+/// Without a profiler nobody knows what target instructions did: a cheat that is caught by these alone has not passed.
+#[test]
+fn target_instructions_are_not_judged_where_nobody_counts_them() {
+    for (plant, mut verdict) in try_all("warpgroup") {
+        let Verdict::Measured(measurement) = &mut verdict else {
+            panic!("{}: {verdict:?}", plant.name)
+        };
+        measurement.score.instructions = InstructionScore::NotProfiled { value: 1.0 };
+        let outcome = match plant.kind {
+            PlantKind::Cheat => Outcome::NotJudgedHere,
+            PlantKind::Honest => Outcome::AsExpected,
+        };
+        assert_eq!(plant.outcome(&verdict), outcome, "{}", plant.name);
+    }
+}
+
 /// README.md's table: each of the catalogued cheats, by number, and the plants against it.
 #[test]
 fn every_catalogued_cheat_is_planted() {
