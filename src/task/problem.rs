@@ -86,6 +86,8 @@ pub const GUARD_BYTE: u8 = 0xa5;
 
 /// Up to here, special values are placed: sizes take NaN and the infinities in turn.
 const FEW_OUTPUTS: u64 = 8;
+/// Rows from which each kind of special value has one of its own.
+const SPECIAL_ROWS: u64 = 3;
 
 impl Problem {
     /// Evaluates every expression of the task at `size`.
@@ -174,6 +176,17 @@ impl Problem {
             return None;
         }
         let stream = Stream::new(self.seed, index, param.dtype, self.case, self.longest_sum());
+        let shape = self
+            .buffers
+            .iter()
+            .find(|b| b.name == input)
+            .map(|b| &b.shape[..]);
+        let stream = match shape {
+            Some([rows @ .., elements]) if rows.iter().product::<u64>() >= SPECIAL_ROWS => {
+                stream.in_rows(*elements)
+            }
+            Some(_) | None => stream,
+        };
         let outputs: u64 = self.outputs().map(|output| output.elements).sum();
         let first = self.inputs().next()?;
         if outputs > FEW_OUTPUTS || first.name != input {

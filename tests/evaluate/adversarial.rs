@@ -10,7 +10,7 @@ use warptree::task::adversarial::{Adversary, Outcome, Plant, PlantKind, catalogu
 use warptree::task::mistakes::DeviceKind;
 use warptree::verdict::{InstructionScore, Verdict, feedback};
 
-use super::simulated::simulated;
+use super::simulated::{simulated, simulated_with};
 
 fn adversary(task: &str) -> Adversary {
     let mut all = catalogue().unwrap().into_iter();
@@ -95,6 +95,21 @@ fn target_instructions_are_not_judged_where_nobody_counts_them() {
             PlantKind::Honest => Outcome::AsExpected,
         };
         assert_eq!(plant.outcome(&verdict), outcome, "{}", plant.name);
+    }
+}
+
+/// In a row with an infinity of the wrong sign the result is no number anyway: some row must have NaNs alone.
+#[test]
+fn whatever_the_seed_numbers_that_are_none_are_missed() {
+    let adversary = adversary("softmax");
+    let mut plants = adversary.plants.iter();
+    let plant = plants.find(|p| p.name == "skips_nan").unwrap();
+    let source = Source::parse(&plant.text).unwrap();
+    let point = source.space().default_point().unwrap();
+    for seed in 0..60 {
+        let (pipeline, _folder) = simulated_with((*adversary.task).clone(), seed);
+        let verdict = pipeline.confirm(&source, &point).unwrap().verdict;
+        assert_eq!(plant.outcome(&verdict), Outcome::AsExpected, "seed {seed}");
     }
 }
 

@@ -15,6 +15,14 @@ use super::ptxas::{real, stub};
 
 /// A pipeline on the simulated H200, and what must live as long as it.
 pub(super) fn simulated(task: Task) -> (Pipeline, Option<tempfile::TempDir>) {
+    simulated_with(task, 20)
+}
+
+/// The same, with inputs from this seed.
+pub(super) fn simulated_with(
+    task: Task,
+    verify_seed: u64,
+) -> (Pipeline, Option<tempfile::TempDir>) {
     let (folder, assembler) = match real() {
         Some(assembler) => (None, assembler),
         None => {
@@ -29,7 +37,7 @@ pub(super) fn simulated(task: Task) -> (Pipeline, Option<tempfile::TempDir>) {
         assembler,
         arch: SmArch::SM_90A,
         ptxas_options: Vec::new(),
-        verify_seed: 20,
+        verify_seed,
         repeats: 1,
         deterministic: true,
     };
