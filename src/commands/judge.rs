@@ -287,7 +287,7 @@ pub(super) fn estimator(
             "{asked}: what the simulator judges is estimated already; use it with a GPU or a recorded table"
         );
     }
-    let device: Arc<dyn Device> = Arc::new(SimDevice::new(gpu.clone()));
+    let device: Arc<dyn Device> = Arc::new(SimDevice::new(gpu.clone()).on_one_core());
     let (pipeline, _) = open_pipeline(task, device, judge.arch, config.seed, true, None, global)?;
     Ok(Some(pipeline))
 }

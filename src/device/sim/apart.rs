@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use crate::sim::{self, Launch, Memory, Options, Outcome, Program};
-use crate::turns::Helpers;
+use crate::turns::{Helpers, in_turn};
 
-/// Runs blocks that stand for a grid side by side. Each begins on memory as it is now, so that what they do is the
+/// Runs blocks that stand for a grid, side by side where there are helpers. Each begins on memory as it is now, so that what they do is the
 /// same however many cores there are, and has an equal share of the budget. What they wrote is in memory afterwards.
 pub(super) fn apart(
     program: &Program,
@@ -14,6 +14,7 @@ pub(super) fn apart(
     launch: &Launch,
     options: &Options,
     blocks: &[u64],
+    helpers: Option<&Helpers>,
 ) -> Outcome {
     let mut clusters = HashSet::new();
     let mut blocks = blocks.to_vec();
@@ -39,7 +40,10 @@ pub(super) fn apart(
             ControlFlow::Continue(())
         }
     };
-    let _ = Helpers::of_host().run(blocks.len(), run, stopped, look);
+    let _ = match helpers {
+        Some(helpers) => helpers.run(blocks.len(), run, stopped, look),
+        None => in_turn(blocks.len(), run, look),
+    };
     let outcomes = ran.into_iter().map(|(outcome, own)| {
         memory.join(own);
         outcome
@@ -120,7 +124,8 @@ mod tests {
             };
             let (mut one, mut other) = (memory.clone(), memory.clone());
             let together = sim::launch(&program, &mut one, &launch, &options);
-            let apart = apart(&program, &mut other, &launch, &options, &blocks);
+            let helpers = Some(Helpers::of_host());
+            let apart = apart(&program, &mut other, &launch, &options, &blocks, helpers);
             assert!(together.stop.is_none() && apart.stop.is_none());
             assert_eq!(apart.counts.by_pc, together.counts.by_pc);
             assert_eq!(apart.counts, together.counts);
@@ -151,13 +156,14 @@ mod tests {
             budget: 1 << 20,
             sm_count: 132,
             resident_blocks: 1056,
-            blocks: Some(vec![3, 99, 100, 900]),
+            blocks: None,
             cache_bytes: None,
             skip_products: true,
             registers: None,
             seed: 0,
         };
-        let outcome = apart(&program, &mut memory, &launch, &options, &[3, 99, 100, 900]);
+        let blocks = [3, 99, 100, 900];
+        let outcome = apart(&program, &mut memory, &launch, &options, &blocks, None);
         assert!(matches!(outcome.stop, Some(sim::Stop::Fault(_))));
         assert_eq!(outcome.counts.blocks, 2);
     }

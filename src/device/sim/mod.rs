@@ -26,6 +26,7 @@ pub struct SimDevice {
     gpu: Gpu,
     about: About,
     constants: Constants,
+    one_core: bool,
 }
 
 impl SimDevice {
@@ -61,6 +62,15 @@ impl SimDevice {
             gpu,
             about,
             constants: Constants::default(),
+            one_core: false,
+        }
+    }
+
+    /// The same, but each estimate is made on its caller's core alone: for who shares a machine with GPUs that measure.
+    pub fn on_one_core(self) -> Self {
+        Self {
+            one_core: true,
+            ..self
         }
     }
 

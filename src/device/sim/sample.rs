@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::sim::cost::{Work, resident};
 use crate::sim::{self, Counts, Options, Outcome, Program, Stop, Touched};
+use crate::turns::Helpers;
 
 use super::super::{Job, Timing};
 use super::apart::apart;
@@ -119,7 +120,17 @@ impl SimDevice {
             let options = self.sampling(program, launch, *registers, sample);
             prepared.memory.forget_touched();
             let Outcome { stop, counts, .. } = match &options.blocks {
-                Some(few) => apart(program, &mut prepared.memory, launch, &options, few),
+                Some(few) => {
+                    let helpers = (!self.one_core).then(Helpers::of_host);
+                    apart(
+                        program,
+                        &mut prepared.memory,
+                        launch,
+                        &options,
+                        few,
+                        helpers,
+                    )
+                }
                 None => sim::launch(program, &mut prepared.memory, launch, &options),
             };
             match stop {
