@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-
 use serde::Serialize;
 
 use super::{Exit, answer};

@@ -21,6 +21,7 @@ fn ones() -> Contents {
 struct Timed {
     seconds: f64,
     diagnosis: Diagnosis,
+    notes: Vec<String>,
 }
 
 fn time(
@@ -94,6 +95,7 @@ fn time_of(
             Timed {
                 seconds: timed.time.nanos().seconds(),
                 diagnosis: timed.diagnosis.unwrap(),
+                notes: timed.notes,
             }
         }
         other => panic!("{other:?}"),
@@ -249,4 +251,17 @@ fn blocks_that_do_unequal_work_are_estimated_by_their_mean() {
     let most = seconds.iter().copied().fold(0.0, f64::max);
     let least = seconds.iter().copied().fold(f64::INFINITY, f64::min);
     assert!(most / least <= 1.15, "{seconds:?}");
+}
+
+#[test]
+fn many_blocks_are_run_only_where_they_are_short() {
+    let blocks = 32 * 192;
+    let out = [(blocks * 128 * 4, true)];
+    for (steps, ran) in [("6", 16), ("15", 4)] {
+        let ptx = CAUSAL.replace("%r2, %r2, 6", &format!("%r2, %r2, {steps}"));
+        let grid = [blocks as u32, 1, 1];
+        let timed = time_of(&ptx, "k", grid, [128, 1, 1], &out, &[1], 16);
+        let told = format!("k: estimated from {ran} of {blocks} blocks");
+        assert!(timed.notes[0].starts_with(&told), "{:?}", timed.notes);
+    }
 }

@@ -21,6 +21,8 @@ const TIMING_BUDGET: u64 = 400_000_000;
 const SAMPLED_BLOCKS: u64 = 4;
 /// The same where those differ.
 const MORE_BLOCKS: u64 = 16;
+/// What so many may execute: some two seconds of a core.
+const MORE_BUDGET: u64 = 100_000_000;
 /// Instructions of the longest of them over those of the shortest, from where they differ.
 const DIFFERENT: f64 = 1.02;
 /// Strides over a grid that are tried.
@@ -89,9 +91,7 @@ impl SimDevice {
             // Blocks that wait for each other: all must run.
             Err(Timing::Hung(_)) => self.observe_blocks(job, Sample::Resident),
             // The few that ran may be far from the mean.
-            Ok(few) if few.iter().any(|launch| launch.did.differs()) => {
-                self.observe_spread(job, MORE_BLOCKS).or(Ok(few))
-            }
+            Ok(few) if worth_more(&few) => self.observe_spread(job, MORE_BLOCKS).or(Ok(few)),
             observed => observed,
         }
     }
@@ -208,6 +208,13 @@ impl SimDevice {
             ..full
         }
     }
+}
+
+/// Whether blocks differ, and more of them cost little.
+fn worth_more(few: &[Observed]) -> bool {
+    let ran = few.iter().map(|launch| launch.did.counts.instructions);
+    few.iter().any(|launch| launch.did.differs())
+        && ran.sum::<u64>() * MORE_BLOCKS / SAMPLED_BLOCKS <= MORE_BUDGET
 }
 
 fn refused(refusal: Refusal) -> Timing {
