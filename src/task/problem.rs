@@ -176,16 +176,11 @@ impl Problem {
             return None;
         }
         let stream = Stream::new(self.seed, index, param.dtype, self.case, self.longest_sum());
-        let shape = self
-            .buffers
-            .iter()
-            .find(|b| b.name == input)
-            .map(|b| &b.shape[..]);
-        let stream = match shape {
-            Some([rows @ .., elements]) if rows.iter().product::<u64>() >= SPECIAL_ROWS => {
+        let stream = match &self.inputs().find(|b| b.name == input)?.shape[..] {
+            [rows @ .., elements] if rows.iter().product::<u64>() >= SPECIAL_ROWS => {
                 stream.in_rows(*elements)
             }
-            Some(_) | None => stream,
+            [..] => stream,
         };
         let outputs: u64 = self.outputs().map(|output| output.elements).sum();
         let first = self.inputs().next()?;

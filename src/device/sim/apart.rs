@@ -6,18 +6,20 @@ use std::ops::ControlFlow;
 use crate::sim::{self, Launch, Memory, Options, Outcome, Program};
 use crate::turns::{Helpers, in_turn};
 
-/// Runs blocks that stand for a grid, side by side where there are helpers. Each begins on memory as it is now, so that what they do is the
-/// same however many cores there are, and has an equal share of the budget. What they wrote is in memory afterwards.
+/// Runs the blocks that stand for a grid, side by side where there are helpers; a grid that none stand for runs as a
+/// whole. Each begins on memory as it is now, so that what they do is the same however many cores there are, and has
+/// an equal share of the budget. What they wrote is in memory afterwards.
 pub(super) fn apart(
     program: &Program,
     memory: &mut Memory,
     launch: &Launch,
     options: &Options,
-    blocks: &[u64],
     helpers: Option<&Helpers>,
 ) -> Outcome {
+    let Some(mut blocks) = options.blocks.clone() else {
+        return sim::launch(program, memory, launch, options);
+    };
     let mut clusters = HashSet::new();
-    let mut blocks = blocks.to_vec();
     blocks.retain(|block| clusters.insert(launch.cluster_of(*block)));
     let run = |turn: usize| {
         let mut own = memory.clone();
@@ -87,6 +89,30 @@ mod tests {
 }
 ";
 
+    /// A thousand blocks, of which these stand for all.
+    fn launched(cluster: [u32; 3], params: [u64; 2], blocks: &[u64]) -> (Launch, Options) {
+        let launch = Launch {
+            grid: [1024, 1, 1],
+            block: [64, 1, 1],
+            dynamic_shared: 0,
+            cluster,
+            params: params.map(u64::to_le_bytes).concat(),
+            tensor_maps: Vec::new(),
+        };
+        let options = Options {
+            checks: false,
+            budget: 1 << 20,
+            sm_count: 132,
+            resident_blocks: 1056,
+            blocks: Some(blocks.to_vec()),
+            cache_bytes: Some(1 << 16),
+            skip_products: true,
+            registers: None,
+            seed: 0,
+        };
+        (launch, options)
+    }
+
     #[test]
     fn blocks_apart_do_what_they_do_together() {
         let module = ptx::parse(SUMS).unwrap();
@@ -103,29 +129,11 @@ mod tests {
             ([1; 3], [3, 257, 600, 900, 1023]),
             ([2, 1, 1], [3, 257, 256, 900, 1023]),
         ] {
-            let launch = Launch {
-                grid: [1024, 1, 1],
-                block: [64, 1, 1],
-                dynamic_shared: 0,
-                cluster,
-                params: [x.to_le_bytes(), y.to_le_bytes()].concat(),
-                tensor_maps: Vec::new(),
-            };
-            let options = Options {
-                checks: false,
-                budget: 1 << 20,
-                sm_count: 132,
-                resident_blocks: 1056,
-                blocks: Some(blocks.to_vec()),
-                cache_bytes: Some(1 << 16),
-                skip_products: true,
-                registers: None,
-                seed: 0,
-            };
+            let (launch, options) = launched(cluster, [x, y], &blocks);
             let (mut one, mut other) = (memory.clone(), memory.clone());
             let together = sim::launch(&program, &mut one, &launch, &options);
             let helpers = Some(Helpers::of_host());
-            let apart = apart(&program, &mut other, &launch, &options, &blocks, helpers);
+            let apart = apart(&program, &mut other, &launch, &options, helpers);
             assert!(together.stop.is_none() && apart.stop.is_none());
             assert_eq!(apart.counts.by_pc, together.counts.by_pc);
             assert_eq!(apart.counts, together.counts);
@@ -143,27 +151,8 @@ mod tests {
         let mut memory = sim::memory(&program);
         let x = memory.add("x", 256 * 100, false, Initial::Zero);
         let y = memory.add("y", 1 << 16, true, Initial::Zero);
-        let launch = Launch {
-            grid: [1024, 1, 1],
-            block: [64, 1, 1],
-            dynamic_shared: 0,
-            cluster: [1; 3],
-            params: [x.to_le_bytes(), y.to_le_bytes()].concat(),
-            tensor_maps: Vec::new(),
-        };
-        let options = Options {
-            checks: false,
-            budget: 1 << 20,
-            sm_count: 132,
-            resident_blocks: 1056,
-            blocks: None,
-            cache_bytes: None,
-            skip_products: true,
-            registers: None,
-            seed: 0,
-        };
-        let blocks = [3, 99, 100, 900];
-        let outcome = apart(&program, &mut memory, &launch, &options, &blocks, None);
+        let (launch, options) = launched([1; 3], [x, y], &[3, 99, 100, 900]);
+        let outcome = apart(&program, &mut memory, &launch, &options, None);
         assert!(matches!(outcome.stop, Some(sim::Stop::Fault(_))));
         assert_eq!(outcome.counts.blocks, 2);
     }

@@ -114,25 +114,14 @@ impl SimDevice {
 
     fn observe_blocks(&self, job: &Job<'_>, sample: Sample) -> Result<Vec<Observed>, Timing> {
         let mut prepared = self.prepare(job).map_err(refused)?;
+        let helpers = (!self.one_core).then(Helpers::of_host);
         let mut seen = Vec::with_capacity(prepared.launches.len());
         for (entry, launch, registers) in &prepared.launches {
             let program = &prepared.programs[entry];
             let options = self.sampling(program, launch, *registers, sample);
             prepared.memory.forget_touched();
-            let Outcome { stop, counts, .. } = match &options.blocks {
-                Some(few) => {
-                    let helpers = (!self.one_core).then(Helpers::of_host);
-                    apart(
-                        program,
-                        &mut prepared.memory,
-                        launch,
-                        &options,
-                        few,
-                        helpers,
-                    )
-                }
-                None => sim::launch(program, &mut prepared.memory, launch, &options),
-            };
+            let Outcome { stop, counts, .. } =
+                apart(program, &mut prepared.memory, launch, &options, helpers);
             match stop {
                 None => {}
                 Some(Stop::Fault(finding)) => {
