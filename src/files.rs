@@ -1,5 +1,5 @@
-//! Files of results as they come to lie on disk: written whole or not at all, or grown line by line. It knows
-//! nothing of what they hold.
+//! Files of results as they come to lie on disk: written whole or not at all, or grown line by line; and files of
+//! users as text. It knows nothing of what they hold.
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -8,6 +8,19 @@ use std::path::Path;
 
 use serde::Serialize;
 use tempfile::NamedTempFile;
+
+/// What a user's file says, without the byte order mark that editors put before the first line. `Err`: the line of
+/// the first byte that is no UTF-8 text.
+pub(crate) fn text(bytes: Vec<u8>) -> Result<String, usize> {
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        1 + before.iter().filter(|&&byte| byte == b'\n').count()
+    })?;
+    Ok(match text.strip_prefix('\u{feff}') {
+        Some(rest) => rest.to_owned(),
+        None => text,
+    })
+}
 
 /// Writes a file whole, in the place of what stood there; its folder is made where it is not there yet. Once this
 /// returns, a power cut does not take it away.

@@ -34,6 +34,7 @@ use serde::Serialize;
 
 use crate::cli::{Cli, Command, WorkerArgs};
 use crate::device::cuda;
+use crate::files;
 
 /// What a command that found its answer exits with; errors exit with 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,13 +128,8 @@ fn write(file: &Path, content: impl AsRef<[u8]>) -> anyhow::Result<()> {
 
 /// What a file holds, where it is text.
 fn text_of(bytes: Vec<u8>, file: &Path) -> anyhow::Result<String> {
-    String::from_utf8(bytes).map_err(|error| {
-        let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()]
-            .iter()
-            .filter(|byte| **byte == b'\n')
-            .count();
-        anyhow::anyhow!("{} is not UTF-8 text (line {line})", file.display())
-    })
+    files::text(bytes)
+        .map_err(|line| anyhow::anyhow!("{} is not UTF-8 text (line {line})", file.display()))
 }
 
 /// An error and its causes, without those whose words the one before has already.

@@ -19,7 +19,6 @@ pub(super) fn run(args: &NewTaskArgs, global: &Global) -> anyhow::Result<Exit> {
     let bytes = std::fs::read(&args.from)
         .with_context(|| format!("cannot read {}", args.from.display()))?;
     let text = text_of(bytes, &args.from)?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let stem = args
         .from
         .file_stem()
@@ -29,7 +28,7 @@ pub(super) fn run(args: &NewTaskArgs, global: &Global) -> anyhow::Result<Exit> {
         Some(name) => name.clone(),
         None => stem.replace(['-', '.', ' '], "_"),
     };
-    let scaffold = new_task(&name, text, &args.from)?;
+    let scaffold = new_task(&name, &text, &args.from)?;
     let tasks = global
         .tasks
         .clone()

@@ -11,6 +11,7 @@ use include_dir::{Dir, include_dir};
 use super::adversarial::{Adversary, Plant, PlantKind};
 use super::error::{TaskError, nearest_name};
 use super::{Mistake, Origin, Purpose, Size, SpaceFile, Suite, Task, file, mistakes, suite};
+use crate::files;
 use crate::units::Digest;
 
 static TASKS: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/tasks");
@@ -339,22 +340,14 @@ fn ptx_files(
 }
 
 fn text(path: &Path, bytes: Vec<u8>) -> Result<Arc<str>, TaskError> {
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let valid = error.utf8_error().valid_up_to();
-        let line = error.as_bytes()[..valid]
-            .iter()
-            .filter(|&&byte| byte == b'\n')
-            .count()
-            + 1;
+    files::text(bytes).map(Arc::from).map_err(|line| {
         TaskError::line(
             path,
             u32::try_from(line).unwrap_or(u32::MAX),
             "this is not UTF-8 text",
             "save the file as UTF-8",
         )
-    })?;
-    // editors put a byte order mark before the first line
-    Ok(Arc::from(text.strip_prefix('\u{feff}').unwrap_or(&text)))
+    })
 }
 
 /// The files directly in `folder`, hidden ones left out.
